@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from benchmarks.opencode.wire import Link, Place, Refused
 from tests.peer.stage import program
-from tests.support.process.npm import installed_from
+from tests.support.process.npm import install_lock
 
 HERE = Path(__file__).parents[2]
 LOCK = HERE / "tests" / "peer" / "package-lock.json"
@@ -39,7 +39,7 @@ async def peer() -> Contender | str:
     """Or why it is not there. OPENCODE_BIN names it; else it is the one that our tests install from npm."""
     named = os.environ.get("OPENCODE_BIN")
     try:
-        binary = Path(named) if named else program(await installed_from(LOCK))
+        binary = Path(named) if named else program(await install_lock(LOCK))
     except pytest.skip.Exception as why_not:
         return str(why_not)
     return Contender("OpenCode", (str(binary), "serve", "--port"))

@@ -13,7 +13,7 @@ from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.session_state import Claim
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
 from asyncagents.store.tx import Tx
-from tests.support.store.lab import ALICE, BOB, Lab, ask_id, done, result_of
+from tests.support.store.lab import ALICE, BOB, Lab, ask_id, completed_result, result_of
 
 
 async def _abort(lab: Lab, claim: Claim) -> None:
@@ -34,10 +34,10 @@ async def _aborted_answer(lab: Lab, message_id: MessageId) -> AssistantMessage:
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_settles_open_calls_and_leaves_an_aborted_message(lab: Lab) -> None:
-    session_id, claim, asks, others = await lab.asked(None, None, None)
+    session_id, claim, asks, others = await lab.open_ask(None, None, None)
     unstarted, runs, waits = others
     await lab.start(claim, runs)
-    await lab.move(claim, waits, lab.waiting())
+    await lab.move(claim, waits, lab.open_state())
     (prompt,) = [e.info.id for e in await lab.store.messages(session_id)][:1]
     lab.commits.clear()
     await lab.store.cancel(session_id)
@@ -55,12 +55,12 @@ async def test_an_abort_settles_open_calls_and_leaves_an_aborted_message(lab: La
     assert [e for e in lab.events if isinstance(e, SessionError)]
     assert await lab.store.status(session_id) == Idle()
     with pytest.raises(AlreadySettled, match=ABORTED):
-        await lab.store.settle(waits.id, done())
+        await lab.store.settle(waits.id, completed_result())
 
 
 @pytest.mark.spec("C-10")
 async def test_input_that_was_not_read_is_held_answered_and_read_with_the_next(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     queued = [await lab.prompt(session_id, f"no. {n}") for n in range(2)]
     await lab.end(claim, step)
@@ -107,7 +107,7 @@ async def test_an_abort_before_the_first_promotion_answers_with_a_message_of_its
 
 @pytest.mark.spec("C-10")
 async def test_input_admitted_after_the_cancel_is_not_covered(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.end(claim, step)
     await lab.store.cancel(session_id)
@@ -125,7 +125,7 @@ async def test_input_admitted_after_the_cancel_is_not_covered(lab: Lab) -> None:
 
 @pytest.mark.spec("C-10")
 async def test_of_input_before_and_after_a_cancel_only_the_first_is_aborted(lab: Lab) -> None:
-    session_id, early, claim = await lab.prompted()
+    session_id, early, claim = await lab.claim_prompted()
     await lab.store.cancel(session_id)
     late = await lab.prompt(session_id, "do this")
     assert await lab.store.start_step(claim, lab.new_step()) is None
@@ -138,7 +138,7 @@ async def test_of_input_before_and_after_a_cancel_only_the_first_is_aborted(lab:
 
 
 async def test_a_cancel_wins_over_recovery(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     await lab.step(claim)
     await lab.store.cancel(session_id)
     claim = await lab.claim(session_id, BOB, dead=ALICE)
@@ -163,7 +163,7 @@ async def test_a_cancel_of_an_idle_session_does_nothing_to_what_comes(lab: Lab) 
 
 @pytest.mark.spec("C-10")
 async def test_a_parked_session_is_woken_by_an_abort(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     snapshot = await lab.store.snapshot(claim)
     await lab.store.park(claim, snapshot.control.wake_seq)
     await lab.store.cancel(session_id)
@@ -175,7 +175,7 @@ async def test_a_parked_session_is_woken_by_an_abort(lab: Lab) -> None:
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_leaves_no_part_half_open(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     part = lab.text(step, "Once upon a")
     await lab.write(claim, part)
@@ -195,7 +195,7 @@ async def test_an_abort_leaves_no_part_half_open(lab: Lab) -> None:
 
 
 async def test_an_error_that_was_there_is_not_replaced_by_an_abort(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     error = api_error("overloaded", is_retryable=False)
     step = await lab.step(claim)
     await lab.end(claim, step, error=error)
@@ -209,7 +209,7 @@ async def test_an_error_that_was_there_is_not_replaced_by_an_abort(lab: Lab) -> 
 
 @pytest.mark.spec("X-11")
 async def test_the_model_hears_of_an_aborted_call_that_it_was_told_is_pending(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     await lab.prompt(session_id, source="system")
     await lab.end(claim, await lab.step(claim))
     await lab.store.cancel(session_id)
@@ -224,7 +224,7 @@ async def test_the_model_hears_of_an_aborted_call_that_it_was_told_is_pending(la
 
 @pytest.mark.spec("C-10")
 async def test_a_cancel_reaches_the_descendants(lab: Lab) -> None:
-    parent, _, _ = await lab.prompted()
+    parent, _, _ = await lab.claim_prompted()
     child = await lab.session(parent=parent)
     await lab.prompt(child)
     claim = await lab.claim(child)
@@ -235,7 +235,7 @@ async def test_a_cancel_reaches_the_descendants(lab: Lab) -> None:
 
 @pytest.mark.spec("C-10")
 async def test_a_cancel_outside_a_turn_settles_what_is_still_open(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "error")
     lab.commits.clear()
@@ -247,14 +247,14 @@ async def test_a_cancel_outside_a_turn_settles_what_is_still_open(lab: Lab) -> N
 
 @pytest.mark.spec("C-10", "P-05")
 async def test_nothing_is_taken_after_a_cancel_though_no_run_has_seen_it(lab: Lab) -> None:
-    session_id, claim, (starts, waits, asks) = await lab.called(None, None, None)
+    session_id, claim, (starts, waits, asks) = await lab.start_calls(None, None, None)
     await lab.move(claim, starts, Running(claim.fence, AsyncState()))
-    await lab.move(claim, waits, lab.waiting())
+    await lab.move(claim, waits, lab.open_state())
     asks = await lab.move(claim, asks, lab.ask(session_id))
     await lab.store.cancel(session_id)
     for call in (starts, waits):
         with pytest.raises(AlreadySettled, match=ABORTED):
-            await lab.store.settle(call.id, done())
+            await lab.store.settle(call.id, completed_result())
     with pytest.raises(Conflict, match="no longer open"):
         await lab.store.answer(ask_id(asks), Always())
     await _abort(lab, claim)
@@ -262,7 +262,7 @@ async def test_nothing_is_taken_after_a_cancel_though_no_run_has_seen_it(lab: La
 
 @pytest.mark.spec("C-10")
 async def test_a_turn_is_cancelled_though_a_call_of_it_cannot_be_read(lab: Lab) -> None:
-    session_id, _, (call,) = await lab.called(lab.waiting())
+    session_id, _, (call,) = await lab.start_calls(lab.open_state())
 
     async def spoil(tx: Tx) -> None:
         columns = (call.id, session_id, call.part_id, None, call.tool, "open", None, False, None, b"{no")

@@ -37,11 +37,11 @@ async def test_the_same_key_changes_nothing_and_answers_alike(lab: Lab) -> None:
     session_id = await lab.session()
     first = lab.input(session_id, "once", key="k")
     await lab.store.admit(first)
-    before, cursor = await lab.everything(), await lab.store.cursor()
+    before, cursor = await lab.read_everything(), await lab.store.cursor()
     lab.commits.clear()
     for again in (first, lab.input(session_id, "other words", key="k")):
         assert await lab.store.admit(again) == AdmitResult(first.message.id, new=False)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert await lab.store.cursor() == cursor
     assert (lab.events, lab.woken) == ([], [])
 
@@ -54,9 +54,9 @@ async def test_the_same_key_answers_alike_after_the_turn_is_over(lab: Lab) -> No
     claim = await lab.claim(session_id)
     snapshot = await lab.end(claim, await lab.step(claim))
     await lab.store.rest(claim, snapshot.control.wake_seq, "done")
-    before = await lab.everything()
+    before = await lab.read_everything()
     assert await lab.store.admit(fact) == AdmitResult(fact.message.id, new=False)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
 
 async def test_a_key_is_of_its_session(lab: Lab) -> None:
@@ -69,19 +69,19 @@ async def test_a_message_id_that_is_taken_is_a_conflict(lab: Lab) -> None:
     session_id, other = await lab.session(), await lab.session()
     taken = lab.input(session_id)
     await lab.store.admit(taken)
-    before = await lab.everything()
+    before = await lab.read_everything()
     thief = lab.input(other)
     stolen = replace(thief, message=replace(thief.message, id=taken.message.id))
     with pytest.raises(Conflict, match=taken.message.id):
         await lab.store.admit(stolen)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
 
 async def test_a_part_id_that_is_taken_is_refused(lab: Lab) -> None:
     session_id = await lab.session()
     first, second = lab.input(session_id), lab.input(session_id)
     await lab.store.admit(first)
-    before = await lab.everything()
+    before = await lab.read_everything()
     (part,) = second.parts
     thief = replace(second, parts=(replace(part, id=first.parts[0].id),))
     with pytest.raises(Conflict, match=first.parts[0].id):
@@ -89,7 +89,7 @@ async def test_a_part_id_that_is_taken_is_refused(lab: Lab) -> None:
     twice = replace(second, parts=(part, replace(part, text="over it")))
     with pytest.raises(RequestError, match=part.id):
         await lab.store.admit(twice)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
 
 @pytest.mark.spec("S-12")
@@ -105,7 +105,7 @@ async def test_input_wakes_a_session_exactly_once(lab: Lab) -> None:
 
 
 async def test_input_for_a_running_session_moves_its_wake_count(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     before = await lab.store.control(session_id)
     lab.commits.clear()
     await lab.prompt(session_id)

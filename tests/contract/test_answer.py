@@ -18,11 +18,11 @@ from asyncagents.domain.call.call import (
 from asyncagents.domain.event import PermissionReplied, QuestionRejected, QuestionReplied
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from tests.support.store.lab import PROJECT, Lab, ask_id, done, result_of, state_of
+from tests.support.store.lab import PROJECT, Lab, ask_id, completed_result, result_of, state_of
 
 
 async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
-    session_id, claim, call, _ = await lab.asked()
+    session_id, claim, call, _ = await lab.open_ask()
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.park(claim, snapshot.control.wake_seq)
     lab.commits.clear()
@@ -42,30 +42,30 @@ async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
     ids=["yes", "yes, otherwise", "always", "no", "no because"],
 )
 async def test_the_same_answer_again_changes_nothing(lab: Lab, reply: Reply) -> None:
-    _, _, call, _ = await lab.asked()
+    _, _, call, _ = await lab.open_ask()
     first = await lab.store.answer(ask_id(call), reply)
-    before, cursor = await lab.everything(), await lab.store.cursor()
+    before, cursor = await lab.read_everything(), await lab.store.cursor()
     lab.commits.clear()
     assert await lab.store.answer(ask_id(call), reply) == first
     for other in (Once(), Once({"target": "two"}), Always(), Reject(), Reject("something else")):
         if other != reply:
             with pytest.raises(Conflict, match=ask_id(call)):
                 await lab.store.answer(ask_id(call), other)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert await lab.store.cursor() == cursor
     assert (lab.events, lab.woken) == ([], [])
 
 
 async def test_the_same_answer_is_the_same_after_the_call_has_run(lab: Lab) -> None:
-    _, claim, call, _ = await lab.asked()
+    _, claim, call, _ = await lab.open_ask()
     await lab.store.answer(ask_id(call), Once())
     await lab.start(claim, call)
-    settled = await lab.store.finish_call(claim, call.id, done())
+    settled = await lab.store.finish_call(claim, call.id, completed_result())
     assert await lab.store.answer(ask_id(call), Once()) == settled
 
 
 async def test_of_many_answers_at_once_one_counts(lab: Lab) -> None:
-    _, claim, call, _ = await lab.asked()
+    _, claim, call, _ = await lab.open_ask()
     replies: list[Reply] = [Once(), Reject("a"), Reject("b")] * 5
     answers = await asyncio.gather(
         *(lab.store.answer(ask_id(call), reply) for reply in replies), return_exceptions=True
@@ -77,13 +77,13 @@ async def test_of_many_answers_at_once_one_counts(lab: Lab) -> None:
 
 
 async def test_an_answer_to_something_else_is_a_conflict(lab: Lab) -> None:
-    session_id, claim, call, _ = await lab.asked()
-    before = await lab.everything()
+    session_id, claim, call, _ = await lab.open_ask()
+    before = await lab.read_everything()
     with pytest.raises(Conflict, match=ask_id(call)):
         await lab.store.answer(ask_id(call), Once(), ask_hash="h0")
     with pytest.raises(NotFound):
         await lab.store.answer("per_nobody", Once())
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
     old = ask_id(call)
     again = await lab.move(claim, call, lab.ask(session_id))
@@ -93,20 +93,20 @@ async def test_an_answer_to_something_else_is_a_conflict(lab: Lab) -> None:
 
 
 async def test_an_ask_that_was_settled_otherwise_takes_no_answer(lab: Lab) -> None:
-    _, claim, call, _ = await lab.asked()
+    _, claim, call, _ = await lab.open_ask()
     await lab.store.finish_call(claim, call.id, Failed("gone"))
     with pytest.raises(Conflict, match=ask_id(call)):
         await lab.store.answer(ask_id(call), Once())
 
 
 async def test_a_question_takes_an_answer_for_each_of_its_questions(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     call = await lab.move(claim, call, lab.question(session_id, "Which colour?", "Which size?"))
-    before = await lab.everything()
+    before = await lab.read_everything()
     for wrong in (Once(), Answers((("red",),)), Answers(())):
         with pytest.raises(InvalidInput):
             await lab.store.answer(ask_id(call), wrong)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     lab.commits.clear()
     answers = (("red", "blue"), ())
     settled = await lab.store.answer(ask_id(call), Answers(answers))
@@ -119,7 +119,7 @@ async def test_a_question_takes_an_answer_for_each_of_its_questions(lab: Lab) ->
 
 
 async def test_a_question_may_be_refused(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     call = await lab.move(claim, call, lab.question(session_id))
     lab.commits.clear()
     await lab.store.answer(ask_id(call), Reject())
@@ -128,16 +128,16 @@ async def test_a_question_may_be_refused(lab: Lab) -> None:
 
 
 async def test_answers_are_no_reply_to_an_ask(lab: Lab) -> None:
-    _, _, call, _ = await lab.asked()
-    before = await lab.everything()
+    _, _, call, _ = await lab.open_ask()
+    before = await lab.read_everything()
     with pytest.raises(InvalidInput):
         await lab.store.answer(ask_id(call), Answers((("yes",),)))
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
 
 @pytest.mark.spec("A-04")
 async def test_a_yes_may_come_with_other_arguments(lab: Lab) -> None:
-    _, claim, call, _ = await lab.asked()
+    _, claim, call, _ = await lab.open_ask()
     edited = await lab.store.answer(ask_id(call), Once({"target": "one"}))
     assert (edited.input, edited.written) == ({"target": "one"}, {"target": "all"})
     assert (state_of(edited), edited.granted) == ("Requested", (WRITTEN_BY_PERSON,))
@@ -147,7 +147,7 @@ async def test_a_yes_may_come_with_other_arguments(lab: Lab) -> None:
 
 @pytest.mark.spec("A-04")
 async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_the_tree(lab: Lab) -> None:
-    session_id, claim, call, (other,) = await lab.asked(None)
+    session_id, claim, call, (other,) = await lab.open_ask(None)
     alike = await lab.move(claim, other, lab.ask(session_id))
     child_id = await lab.session(parent=session_id)
     await lab.prompt(child_id)
@@ -156,7 +156,7 @@ async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_th
     below = lab.call(step)
     await lab.end(child_lease, step, below)
     below = await lab.move(child_lease, below, lab.ask(child_id))
-    _, _, stranger, _ = await lab.asked()
+    _, _, stranger, _ = await lab.open_ask()
     lab.commits.clear()
 
     await lab.store.answer(ask_id(call), Always())
@@ -175,7 +175,7 @@ async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_th
 
 @pytest.mark.spec("Z-06")
 async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(lab: Lab) -> None:
-    session_id, claim, call, (other, third) = await lab.asked(None, None)
+    session_id, claim, call, (other, third) = await lab.open_ask(None, None)
     await lab.store.answer(ask_id(call), Once())
     call, other, third = [
         await lab.move(claim, each, lab.exact_ask(session_id, text))
@@ -191,7 +191,7 @@ async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(
 
 
 async def test_a_no_may_leave_the_turn_alone(lab: Lab) -> None:
-    session_id, claim, (call, sibling) = await lab.called(None, None)
+    session_id, claim, (call, sibling) = await lab.start_calls(None, None)
     asked = await lab.move(claim, call, replace(lab.ask(session_id), blocks=False))
     rejected = await lab.store.answer(ask_id(asked), Reject())
     assert result_of(rejected) == Failed("The user rejected this tool call.")
@@ -209,7 +209,7 @@ async def test_what_waits_for_a_person_is_listed_with_its_lineage(lab: Lab) -> N
     step = await lab.step(claim)
     calls = [lab.call(step) for _ in range(3)]
     await lab.end(claim, step, *calls)
-    for call, state in zip(calls, (lab.ask(child), lab.question(child), lab.waiting()), strict=True):
+    for call, state in zip(calls, (lab.ask(child), lab.question(child), lab.open_state()), strict=True):
         await lab.move(claim, call, state)
     for waiting in (await lab.store.asks(root), await lab.store.asks()):
         assert [each.call.id for each in waiting] == [calls[0].id, calls[1].id]

@@ -56,7 +56,7 @@ def asks(lab: Lab, session_id: SessionId, *, approval: bool = True) -> Open:
 
 async def opened(lab: Lab, *, approval: bool = True) -> tuple[SessionId, Claim, Call]:
     """A session whose tool has asked for a decision."""
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     call = await lab.start(claim, call)
     await lab.store.open_call(claim, call.id, asks(lab, session_id, approval=approval))
     return session_id, claim, await lab.store.call(call.id)
@@ -232,7 +232,7 @@ async def test_an_async_question_that_is_no_approval_takes_any_words(lab: Lab) -
 
 async def test_the_no_to_another_call_leaves_an_approval_open(lab: Lab) -> None:
     """What has begun is not taken back: whoever was asked may still decide."""
-    session_id, claim, (asked, begun) = await lab.called(None, None)
+    session_id, claim, (asked, begun) = await lab.start_calls(None, None)
     asked = await lab.move(claim, asked, lab.ask(session_id))
     begun = await lab.start(claim, begun)
     await lab.store.open_call(claim, begun.id, asks(lab, session_id))
@@ -241,7 +241,7 @@ async def test_the_no_to_another_call_leaves_an_approval_open(lab: Lab) -> None:
 
 
 async def test_a_result_before_the_question_means_that_nobody_is_asked(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     call = await lab.start(claim, call)
     await lab.store.settle(call.id, Completed("was asked already"))
     await lab.store.open_call(claim, call.id, asks(lab, session_id))
@@ -251,7 +251,7 @@ async def test_a_result_before_the_question_means_that_nobody_is_asked(lab: Lab)
 
 
 async def test_the_permission_that_came_before_the_question_can_be_answered_again(lab: Lab) -> None:
-    session_id, claim, call, _ = await lab.asked()
+    session_id, claim, call, _ = await lab.open_ask()
     permission = ask_id(call)
     await lab.store.answer(permission, Once())
     call = await lab.start(claim, call)

@@ -12,7 +12,7 @@ from tests.support.store.lab import PROJECT, Lab, ask_id
 
 async def approve(lab: Lab, *texts: str) -> SessionId:
     """A session whose asks, each for one exact text, are answered with always."""
-    session_id, claim, calls = await lab.called(*(None for _ in texts))
+    session_id, claim, calls = await lab.start_calls(*(None for _ in texts))
     for call, text in zip(calls, texts, strict=True):
         asked = await lab.move(claim, call, lab.exact_ask(session_id, text))
         await lab.store.answer(ask_id(asked), Always())
@@ -53,7 +53,7 @@ async def test_one_approval_is_withdrawn_and_the_others_stay(lab: Lab) -> None:
 @pytest.mark.spec("Z-06")
 async def test_patterns_of_one_answer_are_withdrawn_one_by_one(lab: Lab) -> None:
     """They were approved in the same millisecond."""
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     opened = lab.ask(session_id)
     assert opened.ask is not None
     opened = replace(opened, ask=replace(opened.ask, always=("make *", "ls *")))
@@ -75,7 +75,7 @@ async def test_an_approval_outlives_the_sessions_of_its_project(lab: Lab) -> Non
 
 @pytest.mark.spec("Z-06")
 async def test_who_asks_for_more_than_what_was_approved_is_not_freed(lab: Lab) -> None:
-    session_id, claim, call, (other,) = await lab.asked(None)
+    session_id, claim, call, (other,) = await lab.open_ask(None)
     wider = lab.ask(session_id)
     assert wider.ask is not None
     wider = replace(wider, ask=replace(wider.ask, patterns=("make x",), always=("make x",)))

@@ -12,7 +12,7 @@ from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.task import put_task
 from tests.support.store.lab import Lab
-from tests.support.store.task import parent, rewrite_task, work
+from tests.support.store.task import open_parent, rewrite_task, work_child
 
 FAILED = TaskError("APIError", "overloaded")
 
@@ -169,10 +169,10 @@ async def test_stats_count_by_status_and_agent_and_know_how_long_tasks_took(lab:
 
 @pytest.mark.spec("H-07")
 async def test_stats_follow_every_launch_end_and_clearing(lab: Lab) -> None:
-    crew = await parent(lab, 2)
+    crew = await open_parent(lab, 2)
     children = [await crew.launch(call) for call in crew.calls]
     seen = [await lab.store.board.stats(), await lab.store.board.stats()]
-    await work(lab, children[0])
+    await work_child(lab, children[0])
     seen.append(await lab.store.board.stats())
     await lab.store.delete_session(crew.id)
     seen.append(await lab.store.board.stats())
@@ -236,7 +236,7 @@ async def test_a_group_that_nobody_knows_is_not_found(lab: Lab) -> None:
 
 @pytest.mark.spec("H-05")
 async def test_a_group_counts_the_calls_of_the_living_and_the_ended(lab: Lab) -> None:
-    crew = await parent(lab, 2)
+    crew = await open_parent(lab, 2)
     done, busy = [await crew.launch(call) for call in crew.calls]
     for child in (done, busy):
         claim = await lab.claim(child)
@@ -275,12 +275,12 @@ async def test_a_snapshot_that_has_everything_is_not_truncated(lab: Lab) -> None
 
 
 async def test_what_a_board_shows_of_a_live_task_is_what_its_own_page_shows(lab: Lab) -> None:
-    crew = await parent(lab, 4)
+    crew = await open_parent(lab, 4)
     children = [await crew.launch(call, crowd=2) for call in crew.calls]
     claim = await lab.claim(children[0])
     step = await lab.step(claim)
     await lab.end(claim, step, lab.call(step, tool="read"))
-    await work(lab, children[1])
+    await work_child(lab, children[1])
     await lab.claim(children[2])
     page = await lab.store.board.page(TaskQuery())
     places = {task.session_id: task.progress.place for task in page.tasks if task.progress}

@@ -14,8 +14,8 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb import board_feed
 from asyncagents.store.verb.task import put_task
 from tests.support.store.lab import Lab
-from tests.support.store.task import parent, rewrite_task, work
-from tests.support.store.task_walk import TaskWalk, Watcher, fresh, some, watching
+from tests.support.store.task import open_parent, rewrite_task, work_child
+from tests.support.store.task_walk import TaskWalk, Watcher, draw_some, open_watcher, read_watcher
 
 
 async def _look(lab: Lab, subscriber: BoardSubscriber, *, progress: bool, window: int) -> BoardChanges:
@@ -34,7 +34,7 @@ async def _catch_up(lab: Lab, watcher: Watcher, rng: random.Random) -> None:
         board_changes = await _look(lab, subscriber, progress=True, window=window)
         assert not board_changes.reset
         news = list(subscriber.apply(board_changes))
-        heard = some(rng, news)
+        heard = draw_some(rng, news)
         for each in heard:
             watcher.apply(each)
         if len(heard) < len(news):
@@ -51,22 +51,22 @@ async def test_a_snapshot_and_what_came_after_it_is_a_fresh_snapshot(
 ) -> None:
     monkeypatch.setattr(board_feed, "FAR", far)
     walk, rng = TaskWalk(lab, seed), random.Random(seed)
-    watchers = [await watching(lab, kind) for kind in KINDS]
+    watchers = [await open_watcher(lab, kind) for kind in KINDS]
     kinds = set()
     for _ in range(40):
         await walk.go(rng.randrange(1, 12))
         if rng.random() < 0.2:
-            watchers.append(await watching(lab, rng.choice(KINDS)))
+            watchers.append(await open_watcher(lab, rng.choice(KINDS)))
         for watcher in watchers:
             if rng.random() < 0.5:
                 await _catch_up(lab, watcher, rng)
-                assert watcher.state == await fresh(lab, watcher.kind)
-                kinds |= {kind for kind, _ in watcher.heard}
+                assert watcher.state == await read_watcher(lab, watcher.kind)
+                kinds |= {kind for kind, _ in watcher.received}
     assert {"task.created", "task.updated"} <= kinds
 
 
 async def test_one_that_is_gone_and_brought_again_is_removed_before_it_is_there(lab: Lab) -> None:
-    crew = await parent(lab)
+    crew = await open_parent(lab)
     child = await crew.launch(crew.calls[0])
     task = (await lab.store.task(child)).task
     watcher = Watcher(*await lab.store.board.snapshot())
@@ -77,12 +77,12 @@ async def test_one_that_is_gone_and_brought_again_is_removed_before_it_is_there(
     await lab.store.delete_session(crew.id)
     await lab.database.write(bring)
     await _catch_up(lab, watcher, random.Random(0))
-    assert watcher.heard == [("task.removed", child), ("task.created", child)]
+    assert watcher.received == [("task.removed", child), ("task.created", child)]
 
 
 @pytest.mark.spec("H-06")
 async def test_a_cursor_from_before_what_was_forgotten_is_reset(lab: Lab) -> None:
-    crew = await parent(lab)
+    crew = await open_parent(lab)
     await crew.launch(crew.calls[0])
     _, before = await lab.store.board.snapshot()
     await lab.store.delete_session(crew.id)
@@ -93,34 +93,34 @@ async def test_a_cursor_from_before_what_was_forgotten_is_reset(lab: Lab) -> Non
 
 
 async def test_a_task_that_nobody_can_read_any_more_is_removed(lab: Lab) -> None:
-    crew = await parent(lab)
+    crew = await open_parent(lab)
     child = await crew.launch(crew.calls[0])
     watcher = Watcher(*await lab.store.board.snapshot())
     await rewrite_task(lab, (await lab.store.task(child)).task, b"{", 1)
     await lab.store.conclude_task(child)
     await _catch_up(lab, watcher, random.Random(0))
-    assert watcher.state == await fresh(lab) == {}
+    assert watcher.state == await read_watcher(lab) == {}
     assert (await lab.store.board.stats()).active_tasks == 0
 
 
 @pytest.mark.spec("H-06")
 async def test_an_end_is_told_once_and_that_it_was_read_as_an_update(lab: Lab) -> None:
-    crew = await parent(lab, 2)
+    crew = await open_parent(lab, 2)
     child = await crew.launch(crew.calls[0])
     watcher = Watcher(*await lab.store.board.snapshot())
-    await work(lab, child)
+    await work_child(lab, child)
     await _catch_up(lab, watcher, random.Random(0))
     read = Retrieve(child, (await lab.store.task(child)).task.run)
     await lab.store.finish_call(crew.lease, crew.calls[1].id, Completed("read"), (read,))
     await _catch_up(lab, watcher, random.Random(0))
-    assert watcher.heard == [("task.completed", child), ("task.updated", child)]
+    assert watcher.received == [("task.completed", child), ("task.updated", child)]
     assert b"resultRetrievedAt" in watcher.state[child]
 
 
 @pytest.mark.spec("H-06")
 async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_row_changed(lab: Lab) -> None:
     """Who joins has read for himself; the others' look begins before that, and holds the task only once."""
-    crew = await parent(lab)
+    crew = await open_parent(lab)
     task_id = await crew.launch(crew.calls[0], background=False)
     claim = await lab.claim(task_id)
     _, cursor = await lab.store.board.snapshot()
@@ -132,7 +132,7 @@ async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_ro
     subscriber = BoardSubscriber(parse_board_cursor(ahead.cursor))
     for each in subscriber.apply(board_changes):
         ahead.apply(each)
-    assert ahead.state == await fresh(lab)
+    assert ahead.state == await read_watcher(lab)
 
 
 @pytest.mark.spec("H-06")
@@ -144,7 +144,7 @@ async def test_whoever_is_ahead_of_the_reader_ends_with_a_fresh_snapshot(lab: La
     for _ in range(60):
         await walk.go(rng.randrange(1, 12))
         if rng.random() < 0.3:
-            watcher = await watching(lab, rng.choice(KINDS))
+            watcher = await open_watcher(lab, rng.choice(KINDS))
             pairs.append((watcher, BoardSubscriber(parse_board_cursor(watcher.cursor), kind=watcher.kind)))
             await walk.go(rng.randrange(6))
         board_changes = await _look(lab, reader, progress=rng.random() < 0.5, window=rng.choice([1, 3, 500]))
@@ -152,30 +152,30 @@ async def test_whoever_is_ahead_of_the_reader_ends_with_a_fresh_snapshot(lab: La
         for watcher, subscriber in pairs:
             for news in subscriber.apply(board_changes):
                 watcher.apply(news)
-            assert board_changes.point.level < board_changes.point.rev or watcher.state == await fresh(
+            assert board_changes.point.level < board_changes.point.rev or watcher.state == await read_watcher(
                 lab, watcher.kind
             )
 
 
 @pytest.mark.spec("Z-03", "H-06")
 async def test_a_task_that_changes_its_kind_comes_to_one_board_and_leaves_the_other(lab: Lab) -> None:
-    crew = await parent(lab)
+    crew = await open_parent(lab)
     child = await crew.launch(crew.calls[0], background=False)
-    watchers = {kind: await watching(lab, kind) for kind in KINDS}
+    watchers = {kind: await open_watcher(lab, kind) for kind in KINDS}
 
     async def heard() -> dict[str, list[str]]:
         for watcher in watchers.values():
-            watcher.heard.clear()
+            watcher.received.clear()
             await _catch_up(lab, watcher, random.Random(0))
-        return {kind: [what for what, _ in watcher.heard] for kind, watcher in watchers.items()}
+        return {kind: [what for what, _ in watcher.received] for kind, watcher in watchers.items()}
 
     await lab.store.actions.move_to_background(child)
     moved = {"background": ["task.created"], "sync": ["task.removed"], "all": ["task.updated"]}
     assert await heard() == moved
-    await work(lab, child)
+    await work_child(lab, child)
     assert await heard() == {"background": ["task.completed"], "sync": [], "all": ["task.completed"]}
     await lab.store.resume(Resume(child, lab.input(child, "and?"), "and?", CallId("tool_1")))
     again = {"background": ["task.removed"], "sync": ["task.created"], "all": ["task.updated"]}
     assert await heard() == again
-    await work(lab, child)
+    await work_child(lab, child)
     assert await heard() == {"background": [], "sync": ["task.completed"], "all": ["task.completed"]}

@@ -17,8 +17,8 @@ from asyncagents.engine.event.task_stream import MAX_QUEUED_CHANGES, Board, Boar
 from asyncagents.store.tx import Database, Verb
 from tests.contract.conftest import Another
 from tests.support.store.lab import Lab
-from tests.support.store.task import parent
-from tests.support.store.task_walk import TaskWalk, Watcher, fresh
+from tests.support.store.task import open_parent
+from tests.support.store.task_walk import TaskWalk, Watcher, read_watcher
 
 T = TypeVar("T")
 PATIENCE = 20.0
@@ -74,11 +74,11 @@ async def test_whoever_follows_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -
             for _ in range(20):
                 await walk.go(rng.randrange(1, 8))
             if rng.random() < 0.7:
-                await _until_all_know(watchers, await fresh(lab))
+                await _until_all_know(watchers, await read_watcher(lab))
             for task in tasks:
                 task.cancel()
         await walk.go(rng.randrange(8))
-    assert {"task.created", "task.updated"} <= {kind for each in watchers for kind, _ in each.heard}
+    assert {"task.created", "task.updated"} <= {kind for each in watchers for kind, _ in each.received}
 
 
 @pytest.mark.spec("H-06")
@@ -95,10 +95,10 @@ async def test_who_follows_in_another_process_ends_with_a_fresh_snapshot(
             for _ in range(30):
                 await walk.go(rng.randrange(1, 8))
                 database.poll()
-            await _until_all_know(watchers, await fresh(lab))
+            await _until_all_know(watchers, await read_watcher(lab))
             for task in tasks:
                 task.cancel()
-    assert watchers[0].heard
+    assert watchers[0].received
 
 
 class Delayed:
@@ -124,7 +124,7 @@ class Delayed:
 async def test_one_whose_own_look_took_long_misses_nothing_that_others_were_told_meanwhile(lab: Lab) -> None:
     delayed = Delayed(lab.database)
     slow = Lab(delayed, lab.clock, lab.ids)
-    crew = await parent(lab)
+    crew = await open_parent(lab)
     async with read(slow) as board, asyncio.timeout(PATIENCE):
         _, cursor = await board.snapshot()
         async with aclosing(board.follow(cursor)) as first, aclosing(board.follow(cursor)) as second:
@@ -163,7 +163,7 @@ async def test_a_place_that_is_again_what_others_were_told_is_news_for_one_who_s
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(board_module, "PROGRESS_SECONDS", 3_600)
-    crew = await parent(lab, 3)
+    crew = await open_parent(lab, 3)
     first, _, last = [await crew.launch(call, crowd=1) for call in crew.calls]
     claim = await lab.claim(first)
     async with read(lab) as board, asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
@@ -177,7 +177,7 @@ async def test_a_place_that_is_again_what_others_were_told_is_news_for_one_who_s
         assert await told == 2
         call = lab.call(step)
         await lab.end(claim, step, call)
-        await lab.move(claim, call, lab.waiting())
+        await lab.move(claim, call, lab.open_state())
         assert await lab.store.park(claim, (await lab.store.control(first)).wake_seq)
         snapshot, cursor = await board.snapshot()
         (seen,) = [task.progress for task in snapshot.tasks if task.session_id == last]

@@ -23,14 +23,14 @@ from asyncagents.domain.event import PartUpdated, PermissionAsked, PermissionRep
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
-from tests.support.store.lab import ALICE, BOB, Lab, ask_id, done, result_of, state_of
+from tests.support.store.lab import ALICE, BOB, Lab, ask_id, completed_result, result_of, state_of
 
 FILE = ResultFile("image/png", f"data:image/png;base64,{'A' * 100_000}", "dot.png")
 SEEN = Completed("[a dot]", files=(FILE,))
 
 
 async def test_a_started_call_knows_its_fence_and_its_time(lab: Lab) -> None:
-    _, claim, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.start_calls(None)
     lab.clock.advance(5)
     snapshot = await lab.store.advance(claim, (CallMove(call.id, Running(claim.fence)),))
     (started,) = snapshot.executing_calls
@@ -42,7 +42,7 @@ async def test_a_started_call_knows_its_fence_and_its_time(lab: Lab) -> None:
 
 
 async def test_a_call_of_a_dead_run_is_abandoned_until_it_is_started_again(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
     claim = await lab.claim(session_id, BOB, dead=ALICE)
     snapshot = await lab.store.snapshot(claim)
@@ -53,10 +53,10 @@ async def test_a_call_of_a_dead_run_is_abandoned_until_it_is_started_again(lab: 
 
 
 async def test_the_part_people_see_is_always_that_of_the_row(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     for state in (
         Running(claim.fence),
-        lab.waiting(),
+        lab.open_state(),
         lab.ask(session_id),
         Requested(),
         Running(claim.fence),
@@ -67,12 +67,12 @@ async def test_the_part_people_see_is_always_that_of_the_row(lab: Lab) -> None:
         parts = (await lab.store.message(call.message_id)).parts
         assert render(moved) in parts
         assert [e.part for e in lab.events if isinstance(e, PartUpdated)] == [render(moved)]
-    settled = await lab.store.finish_call(claim, call.id, done())
+    settled = await lab.store.finish_call(claim, call.id, completed_result())
     assert render(settled) in (await lab.store.message(call.message_id)).parts
 
 
 async def test_asks_and_questions_are_published_when_they_open(lab: Lab) -> None:
-    session_id, claim, (one, other) = await lab.called(None, None)
+    session_id, claim, (one, other) = await lab.start_calls(None, None)
     lab.commits.clear()
     ask, question = lab.ask(session_id), lab.question(session_id)
     assert ask.ask is not None
@@ -86,34 +86,34 @@ async def test_asks_and_questions_are_published_when_they_open(lab: Lab) -> None
 
 @pytest.mark.spec("X-11")
 async def test_a_late_pending_does_not_undo_a_result(lab: Lab) -> None:
-    _, claim, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
-    first = await lab.store.settle(call.id, done("early"))
-    for late in (lab.waiting(), Requested(), Running(claim.fence)):
+    first = await lab.store.settle(call.id, completed_result("early"))
+    for late in (lab.open_state(), Requested(), Running(claim.fence)):
         assert await lab.move(claim, call, late) == first
-    assert await lab.store.finish_call(claim, call.id, done("mine")) == first
+    assert await lab.store.finish_call(claim, call.id, completed_result("mine")) == first
     assert await lab.store.call(call.id) == first
 
 
 @pytest.mark.spec("C-10")
 async def test_nothing_starts_in_a_cancelled_turn(lab: Lab) -> None:
-    session_id, claim, (call, started) = await lab.called(None, None)
+    session_id, claim, (call, started) = await lab.start_calls(None, None)
     await lab.start(claim, started)
     await lab.store.cancel(session_id)
     assert state_of(await lab.start(claim, call)) == "Requested"
-    assert state_of(await lab.move(claim, started, lab.waiting())) == "Open"
+    assert state_of(await lab.move(claim, started, lab.open_state())) == "Open"
 
 
 async def test_a_finished_call_settles_with_its_facts(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     other = await lab.session()
     await lab.start(claim, call)
     fact = lab.input(other, "from the tool", source="system")
     before = (await lab.store.control(session_id)).wake_seq
     lab.clock.advance(3)
     lab.commits.clear()
-    settled = await lab.store.finish_call(claim, call.id, done(), (fact,))
-    assert settled.state == Settled(done(), lab.clock.now())
+    settled = await lab.store.finish_call(claim, call.id, completed_result(), (fact,))
+    assert settled.state == Settled(completed_result(), lab.clock.now())
     assert (await lab.store.input(fact.message.id)).state == "queued"
     assert (await lab.store.control(session_id)).wake_seq == before + 1
     assert set(lab.woken) == {session_id, other}
@@ -121,31 +121,31 @@ async def test_a_finished_call_settles_with_its_facts(lab: Lab) -> None:
 
 
 async def test_the_facts_of_a_call_that_was_settled_before_are_dropped(lab: Lab) -> None:
-    _, claim, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.start_calls(None)
     other = await lab.session()
     await lab.start(claim, call)
-    first = await lab.store.settle(call.id, done("outside"))
+    first = await lab.store.settle(call.id, completed_result("outside"))
     fact = lab.input(other)
-    assert await lab.store.finish_call(claim, call.id, done(), (fact,)) == first
+    assert await lab.store.finish_call(claim, call.id, completed_result(), (fact,)) == first
     with pytest.raises(NotFound):
         await lab.store.input(fact.message.id)
 
 
 async def test_a_fact_about_something_that_is_over_does_not_keep_a_call_from_its_end(lab: Lab) -> None:
-    _, _, (over,) = await lab.called(lab.waiting())
-    await lab.store.settle(over.id, done("first"))
+    _, _, (over,) = await lab.start_calls(lab.open_state())
+    await lab.store.settle(over.id, completed_result("first"))
     gone = await lab.session()
-    facts = (lab.settling(over.id, "second"), lab.settling(CallId("tool_gone"), "x"), lab.input(gone))
+    facts = (lab.settle_fact(over.id, "second"), lab.settle_fact(CallId("tool_gone"), "x"), lab.input(gone))
     await lab.store.delete_session(gone)
-    _, claim, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
-    assert state_of(await lab.store.finish_call(claim, call.id, done(), facts)) == "Settled"
-    assert result_of(await lab.store.call(over.id)) == done("first")
+    assert state_of(await lab.store.finish_call(claim, call.id, completed_result(), facts)) == "Settled"
+    assert result_of(await lab.store.call(over.id)) == completed_result("first")
 
 
 @pytest.mark.spec("X-11")
 async def test_a_result_from_outside_settles_once_and_wakes_the_session(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.park(claim, snapshot.control.wake_seq)
     lab.clock.advance(60_000)
@@ -159,18 +159,18 @@ async def test_a_result_from_outside_settles_once_and_wakes_the_session(lab: Lab
     assert isinstance(part.state, ToolCompleted)
     assert (part.state.output, part.state.title, part.state.metadata) == ("built", "Build", {"ms": 60_000})
 
-    before, cursor = await lab.everything(), await lab.store.cursor()
+    before, cursor = await lab.read_everything(), await lab.store.cursor()
     assert await lab.store.settle(call.id, Completed("built", "Build", {"ms": 60_000})) == settled
     with pytest.raises(AlreadySettled, match="built") as caught:
         await lab.store.settle(call.id, Failed("no"))
     assert caught.value.call_id == call.id
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert await lab.store.cursor() == cursor
 
 
 async def test_of_many_results_at_once_one_is_taken(lab: Lab) -> None:
-    session_id, _, (call,) = await lab.called(lab.waiting())
-    results = [done(f"no. {n % 5}") for n in range(20)]
+    session_id, _, (call,) = await lab.start_calls(lab.open_state())
+    results = [completed_result(f"no. {n % 5}") for n in range(20)]
     answers = await asyncio.gather(
         *(lab.store.settle(call.id, result) for result in results), return_exceptions=True
     )
@@ -181,28 +181,28 @@ async def test_of_many_results_at_once_one_is_taken(lab: Lab) -> None:
 
 
 async def test_a_result_for_a_call_that_takes_none_is_a_conflict(lab: Lab) -> None:
-    session_id, claim, (unstarted, asks, wonders) = await lab.called(None, None, None)
+    session_id, claim, (unstarted, asks, wonders) = await lab.start_calls(None, None, None)
     asks = await lab.move(claim, asks, lab.ask(session_id))
     wonders = await lab.move(claim, wonders, lab.question(session_id))
-    before = await lab.everything()
+    before = await lab.read_everything()
     with pytest.raises(Conflict, match="not started"):
-        await lab.store.settle(unstarted.id, done())
+        await lab.store.settle(unstarted.id, completed_result())
     for call in (asks, wonders):
         with pytest.raises(Conflict, match=ask_id(call)):
-            await lab.store.settle(call.id, done())
+            await lab.store.settle(call.id, completed_result())
     with pytest.raises(NotFound):
-        await lab.store.settle(CallId("tool_nobody"), done())
-    assert await lab.everything() == before
+        await lab.store.settle(CallId("tool_nobody"), completed_result())
+    assert await lab.read_everything() == before
 
 
 async def test_a_result_may_come_before_the_tool_says_pending(lab: Lab) -> None:
-    _, claim, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
-    assert state_of(await lab.store.settle(call.id, done())) == "Settled"
+    assert state_of(await lab.store.settle(call.id, completed_result())) == "Settled"
 
 
 async def _shown_pending(lab: Lab, state: Open) -> tuple[SessionId, Call]:
-    session_id, claim, (call,) = await lab.called(state)
+    session_id, claim, (call,) = await lab.start_calls(state)
     await lab.prompt(session_id, "meanwhile?", source="system")
     snapshot = await lab.end(claim, await lab.step(claim))
     assert await lab.store.park(claim, snapshot.control.wake_seq)
@@ -211,11 +211,11 @@ async def _shown_pending(lab: Lab, state: Open) -> tuple[SessionId, Call]:
 
 @pytest.mark.spec("X-11")
 async def test_a_result_that_was_shown_as_pending_arrives_as_one_message(lab: Lab) -> None:
-    session_id, call = await _shown_pending(lab, lab.waiting())
+    session_id, call = await _shown_pending(lab, lab.open_state())
     assert call.shown_pending
     wakes = (await lab.store.control(session_id)).wake_seq
-    settled = await lab.store.settle(call.id, done("the answer is 42"))
-    assert await lab.store.settle(call.id, done("the answer is 42")) == settled
+    settled = await lab.store.settle(call.id, completed_result("the answer is 42"))
+    assert await lab.store.settle(call.id, completed_result("the answer is 42")) == settled
     newest = (await lab.store.messages(session_id))[-1]
     assert isinstance(newest.info, UserMessage)
     (part,) = newest.parts
@@ -236,7 +236,7 @@ async def test_a_result_that_was_shown_as_pending_arrives_as_one_message(lab: La
 
 @pytest.mark.spec("X-04")
 async def test_files_of_a_result_are_kept_with_the_call_and_its_part(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
     await lab.store.finish_call(claim, call.id, SEEN)
     assert result_of(await lab.store.call(call.id)) == SEEN
@@ -250,7 +250,7 @@ async def test_files_of_a_result_are_kept_with_the_call_and_its_part(lab: Lab) -
 
 @pytest.mark.spec("X-04", "X-11")
 async def test_files_of_a_late_result_stand_beside_its_words(lab: Lab) -> None:
-    session_id, call = await _shown_pending(lab, lab.waiting())
+    session_id, call = await _shown_pending(lab, lab.open_state())
     await lab.store.settle(call.id, SEEN)
     newest = (await lab.store.messages(session_id))[-1]
     text, file = newest.parts
@@ -261,14 +261,14 @@ async def test_files_of_a_late_result_stand_beside_its_words(lab: Lab) -> None:
 
 
 async def test_a_result_that_was_not_shown_takes_its_place_only(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
-    await lab.store.settle(call.id, done("quiet"))
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
+    await lab.store.settle(call.id, completed_result("quiet"))
     assert (await lab.store.snapshot(claim)).unread == 0
     assert len(await lab.store.messages(session_id)) == 2
 
 
 async def test_a_person_who_speaks_ends_a_wait(lab: Lab) -> None:
-    session_id, _lease, (wait, works) = await lab.called(lab.waiting("wait"), lab.waiting("async"))
+    session_id, _lease, (wait, works) = await lab.start_calls(lab.open_state("wait"), lab.open_state("async"))
     await lab.prompt(session_id, source="system")
     assert state_of(await lab.store.call(wait.id)) == "Open"
     await lab.prompt(session_id, wakes=False)
@@ -280,9 +280,9 @@ async def test_a_person_who_speaks_ends_a_wait(lab: Lab) -> None:
 
 @pytest.mark.spec("X-11")
 async def test_a_no_settles_asks_and_unstarted_calls_but_not_running_ones(lab: Lab) -> None:
-    session_id, claim, asks, (unstarted, runs, waits, other) = await lab.asked(None, None, None, None)
+    session_id, claim, asks, (unstarted, runs, waits, other) = await lab.open_ask(None, None, None, None)
     await lab.start(claim, runs)
-    await lab.move(claim, waits, lab.waiting())
+    await lab.move(claim, waits, lab.open_state())
     other = await lab.move(claim, other, lab.ask(session_id))
     lab.commits.clear()
     rejected = await lab.store.answer(ask_id(asks), Reject())
@@ -301,11 +301,11 @@ async def test_a_no_settles_asks_and_unstarted_calls_but_not_running_ones(lab: L
     assert closed == {ask_id(asks): "reject", ask_id(other): "reject"}
     with pytest.raises(Conflict):
         await lab.store.answer(ask_id(other), Reject("changed my mind"))
-    assert result_of(await lab.store.finish_call(claim, runs.id, done())) == done()
+    assert result_of(await lab.store.finish_call(claim, runs.id, completed_result())) == completed_result()
 
 
 async def test_a_no_with_a_reason_lets_the_turn_go_on(lab: Lab) -> None:
-    _, claim, asks, (sibling,) = await lab.asked(None)
+    _, claim, asks, (sibling,) = await lab.open_ask(None)
     rejected = await lab.store.answer(ask_id(asks), Reject("use make instead"))
     result = result_of(rejected)
     assert isinstance(result, Failed)

@@ -40,7 +40,7 @@ async def test_only_a_ready_session_can_be_claimed(lab: Lab) -> None:
 
 
 async def test_a_running_session_is_only_claimed_from_its_dead_owner(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     assert await lab.store.claim(session_id, BOB, dead=None) is None
     assert await lab.store.claim(session_id, BOB, dead=OwnerId("carol")) is None
     assert await lab.store.claim(session_id, BOB, dead=BOB) is None
@@ -64,7 +64,7 @@ async def test_active_sessions_are_those_that_are_not_idle(lab: Lab) -> None:
     await lab.session()
     ready = await lab.session()
     await lab.prompt(ready)
-    running, _, _ = await lab.prompted()
+    running, _, _ = await lab.claim_prompted()
     found = await lab.store.active_sessions(POOL)
     assert set(found) == {ActiveSession(ready, "ready", None), ActiveSession(running, "running", ALICE)}
     assert await lab.store.active_sessions("elsewhere") == ()
@@ -73,7 +73,7 @@ async def test_active_sessions_are_those_that_are_not_idle(lab: Lab) -> None:
 
 
 async def test_a_released_session_may_be_claimed_at_once(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     lab.commits.clear()
     await lab.store.release(claim)
     assert lab.woken == [session_id]
@@ -85,7 +85,7 @@ async def test_a_released_session_may_be_claimed_at_once(lab: Lab) -> None:
 
 
 async def test_claims_are_counted_until_something_moves_forward(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     for claims in (2, 3, 4):
         claim = await lab.claim(session_id, ALICE, dead=ALICE)
         snapshot = await lab.store.snapshot(claim)
@@ -96,7 +96,7 @@ async def test_claims_are_counted_until_something_moves_forward(lab: Lab) -> Non
 
 async def _cut_off(lab: Lab) -> tuple[SessionId, Claim, Step]:
     """A step whose text, reasoning and call are half written when the process stops."""
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     base: dict[str, Any] = {"session_id": session_id, "message_id": step.id}
     parts = (
@@ -186,7 +186,7 @@ async def test_claiming_does_not_change_the_status(lab: Lab) -> None:
 
 async def test_a_claim_after_a_failed_write_counts_for_nothing(lab: Lab) -> None:
     """Nothing crashed: a full disk is no crash loop, however long it stays full."""
-    session_id, _, _ = await lab.prompted()
+    session_id, _, _ = await lab.claim_prompted()
     for _ in range(6):
         snapshot = await lab.store.claim(session_id, ALICE, dead=ALICE, counts=False)
         assert snapshot is not None

@@ -43,14 +43,14 @@ async def test_a_step_without_room_becomes_a_request_for_a_summary(lab: Lab) -> 
 
 @pytest.mark.spec("S-09")
 async def test_where_nothing_was_said_since_the_last_summary_another_makes_no_more_room(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await start_summary(lab, claim, room=1)
     assert step.started.message.summary is None
 
 
 @pytest.mark.spec("S-09")
 async def test_a_step_that_fills_the_window_wants_a_summary_before_the_next(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await start_summary(lab, claim)
     after = await lab.store.finish_step(claim, replace(lab.step_end(step), full=True))
     assert after.control.compacting == SUMMARY_WANTED
@@ -72,7 +72,7 @@ async def test_a_step_that_was_refused_for_its_length_is_hidden_and_asked_again(
 
 @pytest.mark.spec("S-09")
 async def test_a_first_step_that_is_too_long_is_an_error(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await start_summary(lab, claim)
     end = replace(lab.step_end(step, error=context_overflow_error("too long")), full=True)
     after = await lab.store.finish_step(claim, end)
@@ -110,7 +110,7 @@ async def test_what_is_kept_begins_with_the_message_that_was_chosen(lab: Lab) ->
 
 @pytest.mark.spec("S-10")
 async def test_what_is_open_is_written_beside_the_request(lab: Lab) -> None:
-    _, claim, (waits, runs) = await lab.called(lab.waiting(), None)
+    _, claim, (waits, runs) = await lab.start_calls(lab.open_state(), None)
     todos = (
         Todo(content="mend it", status="pending", priority="high", id="1"),
         Todo(content="over", status="completed", priority="high", id="2"),
@@ -160,7 +160,7 @@ async def test_a_summary_that_was_cut_off_is_asked_for_again(lab: Lab) -> None:
 
 @pytest.mark.spec("S-10")
 async def test_who_wished_for_a_summary_is_answered_by_it(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     await lab.end(claim, await lab.step(claim))
     await lab.store.rest(claim, 10**6, "done")
     wished = await wish(lab, claim)
@@ -175,7 +175,7 @@ async def test_who_wished_for_a_summary_is_answered_by_it(lab: Lab) -> None:
 async def test_a_prompt_that_was_answered_keeps_its_answer_when_a_summary_follows_in_its_turn(
     lab: Lab,
 ) -> None:
-    _, prompt, claim = await lab.prompted()
+    _, prompt, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await wish(lab, claim)
     await lab.end(claim, step)
@@ -207,7 +207,7 @@ async def test_a_run_that_lost_its_lease_summarises_nothing(lab: Lab) -> None:
 
 @pytest.mark.spec("S-11")
 async def test_output_that_is_left_out_is_marked_and_stays_for_people(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
     await lab.end(claim, step, call)
@@ -222,7 +222,7 @@ async def test_output_that_is_left_out_is_marked_and_stays_for_people(lab: Lab) 
 @pytest.mark.spec("S-11")
 async def test_output_of_a_call_that_cannot_be_read_is_left_out_too(lab: Lab) -> None:
     """A newer program settled it; others are not kept from being left out by it."""
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     calls = lab.call(step), lab.call(step)
     await lab.end(claim, step, *calls)

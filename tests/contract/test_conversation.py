@@ -29,7 +29,7 @@ from tests.support.store.lab import POOL, Lab
 from tests.support.store.step import answer_first_prompt as before_summary
 from tests.support.store.step import build_summary_end as summarised
 from tests.support.store.step import start_summary as start_summary
-from tests.support.store.task import parent
+from tests.support.store.task import open_parent
 
 
 async def spoken(lab: Lab, *prompts: str) -> SessionId:
@@ -248,7 +248,7 @@ async def test_a_part_is_taken_out_or_changed(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_what_works_is_left_alone(lab: Lab) -> None:
-    session_id, message_id, _ = await lab.prompted()
+    session_id, message_id, _ = await lab.claim_prompted()
     entry = await lab.store.message(message_id)
     (said,) = (part for part in entry.parts if isinstance(part, TextPart))
 
@@ -263,11 +263,11 @@ async def test_what_works_is_left_alone(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
-    session_id, message_id, claim = await lab.prompted()
+    session_id, message_id, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
     await lab.end(claim, step, call)
-    await lab.move(claim, call, lab.waiting())
+    await lab.move(claim, call, lab.open_state())
     assert await lab.store.park(claim, 10**6)
 
     with pytest.raises(SessionBusy):
@@ -276,7 +276,7 @@ async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
     await lab.end(claim, step, call)
@@ -305,7 +305,7 @@ async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_tasks_that_a_message_launched_end_with_it(lab: Lab) -> None:
-    launcher = await parent(lab)
+    launcher = await open_parent(lab)
     (call,) = launcher.calls
     child = await launcher.launch(call)
     assert await launcher.rest()
@@ -397,7 +397,7 @@ async def test_a_copy_of_nothing_is_empty_and_one_before_nobody_is_refused(lab: 
 
 @pytest.mark.spec("X-01")
 async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
     await lab.end(claim, step, call)
@@ -419,7 +419,7 @@ async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(
 
 @pytest.mark.spec("X-01")
 async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.write(claim, lab.text(step, "half a"))
     copy = await forked(lab, session_id)
@@ -516,7 +516,7 @@ async def test_the_map_of_a_prompt_is_kept_apart_from_the_rules_of_its_session(l
 @pytest.mark.spec("Z-04", "D-04")
 async def test_the_map_of_a_prompt_leaves_the_rules_of_a_child_alone(lab: Lab) -> None:
     denied = tuple(Rule(permission=each, pattern="*", action="deny") for each in ("todowrite", "task"))
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     fact = boss.spawn(boss.calls[0])
     fact = replace(fact, info=replace(fact.info, permission=denied))
     await lab.store.finish_call(boss.lease, boss.calls[0].id, Completed("launched"), (fact,))

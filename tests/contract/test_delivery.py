@@ -21,7 +21,7 @@ from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.due_delivery import DueDelivery
 from asyncagents.store.sqlite.database import SqliteDatabase
 from asyncagents.store.tx import Row, Tx
-from tests.support.store.lab import Lab, done
+from tests.support.store.lab import Lab, completed_result
 from tests.support.store.row import plan
 
 URL = "https://hooks.test/told?token=1"
@@ -29,15 +29,15 @@ MINUTE = 60_000
 
 
 def telling(lab: Lab, url: str = URL) -> Open:
-    return replace(lab.waiting(), later=AsyncState(webhook_url=url))
+    return replace(lab.open_state(), later=AsyncState(webhook_url=url))
 
 
 async def owed(lab: Lab, *urls: str) -> tuple[SessionId, list[Delivery]]:
     """Calls that were settled one after the other, and what is owed for each."""
-    session_id, _, calls = await lab.called(*(telling(lab, url) for url in urls or (URL,)))
+    session_id, _, calls = await lab.start_calls(*(telling(lab, url) for url in urls or (URL,)))
     for n, call in enumerate(calls):
         lab.clock.advance(1)
-        await lab.store.settle(call.id, done(f"no. {n}"))
+        await lab.store.settle(call.id, completed_result(f"no. {n}"))
     listed = await lab.store.deliveries.list("owed", after="", limit=1_000)
     mine = [each for each in listed if each.session_id == session_id]
     return session_id, mine
@@ -59,10 +59,10 @@ async def states(lab: Lab) -> list[str]:
 
 @pytest.mark.spec("P-12")
 async def test_a_call_that_is_settled_owes_what_it_came_to_at_once(lab: Lab) -> None:
-    session_id, _, (call, silent) = await lab.called(telling(lab), lab.waiting())
+    session_id, _, (call, silent) = await lab.start_calls(telling(lab), lab.open_state())
     lab.commits.clear()
     await lab.store.settle(call.id, Completed("v2 is live", "Deployed", {"version": 2}))
-    await lab.store.settle(silent.id, done())
+    await lab.store.settle(silent.id, completed_result())
 
     (known_delivery,) = await lab.store.deliveries.list(None, after="", limit=10)
     assert (known_delivery.pending_id, known_delivery.session_id, known_delivery.url) == (
@@ -89,7 +89,7 @@ async def test_a_call_that_is_settled_owes_what_it_came_to_at_once(lab: Lab) -> 
 @pytest.mark.spec("P-12")
 async def test_a_failure_and_an_expiry_are_told_too(lab: Lab) -> None:
     expiring = replace(telling(lab), due=lab.clock.now() + 5)
-    _, _, (failed, _) = await lab.called(telling(lab), expiring)
+    _, _, (failed, _) = await lab.start_calls(telling(lab), expiring)
     await lab.store.settle(failed.id, Failed("no route"))
     lab.clock.advance(5)
     assert await lab.store.expire() == 1
@@ -99,15 +99,15 @@ async def test_a_failure_and_an_expiry_are_told_too(lab: Lab) -> None:
 
 async def test_the_same_result_again_owes_nothing_more(lab: Lab) -> None:
     _, (known_delivery,) = await owed(lab)
-    await lab.store.settle(known_delivery.pending_id, done("no. 0"))
+    await lab.store.settle(known_delivery.pending_id, completed_result("no. 0"))
     assert await states(lab) == ["owed"]
 
 
 @pytest.mark.spec("P-12")
 async def test_a_result_that_came_before_anybody_was_named_is_told_all_the_same(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     await lab.move(claim, call, Running(claim.fence, later=AsyncState()))
-    await lab.store.settle(call.id, done("early"))
+    await lab.store.settle(call.id, completed_result("early"))
     assert await states(lab) == []
     secret = KeepSecret(session_id, call.id, "out", "whsec_b3du")
     await lab.store.open_call(claim, call.id, telling(lab), (secret,))
@@ -220,7 +220,7 @@ async def test_what_is_owed_outlives_its_session(lab: Lab) -> None:
 
 
 async def test_calls_that_go_with_their_session_are_told_as_failed(lab: Lab) -> None:
-    session_id, _, (call, _) = await lab.called(telling(lab), lab.waiting())
+    session_id, _, (call, _) = await lab.start_calls(telling(lab), lab.open_state())
     secret = KeepSecret(session_id, call.id, "out", "whsec_b3du")
 
     async def keep(tx: Tx) -> None:
@@ -278,10 +278,10 @@ async def test_any_address_can_be_owed_and_nobody_else_is_held_up_by_it(lab: Lab
 
 
 async def test_secrets_show_in_no_list(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     secret = KeepSecret(session_id, call.id, "out", "whsec_hidden")
     await lab.store.open_call(claim, call.id, telling(lab), (secret,))
-    await lab.store.settle(call.id, done())
+    await lab.store.settle(call.id, completed_result())
     listed = await lab.store.deliveries.list(None, after="", limit=10)
     assert b"hidden" not in msgspec.json.encode(listed)
     assert "hidden" not in repr(await take_one(lab))

@@ -11,7 +11,16 @@ from asyncagents.domain.conversation.session import NewSession, Revert
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId, sort_id
 from asyncagents.errors import InvalidInput
-from tests.support.store.era import BEGAN, IN_2029, IN_2031, IN_2040, WRAP, bare, named, talk
+from tests.support.store.era import (
+    BEGAN,
+    IN_2029,
+    IN_2031,
+    IN_2040,
+    WRAP,
+    bare_id,
+    build_named_input,
+    write_talk,
+)
 from tests.support.store.lab import ALICE, POOL, PROJECT, Lab
 from tests.support.store.row import plan
 
@@ -32,7 +41,7 @@ async def test_prompts_of_a_terminal_keep_their_ids_and_stand_where_they_were_sa
     lab: Lab, times: list[int]
 ) -> None:
     session_id = await lab.session()
-    said = await talk(lab, session_id, *times)
+    said = await write_talk(lab, session_id, *times)
     assert await order(lab, session_id) == said
     history = await lab.store.model_history(session_id, whole=True)
     assert [entry.info.id for entry in history.entries] == said
@@ -44,7 +53,7 @@ async def test_prompts_of_a_terminal_keep_their_ids_and_stand_where_they_were_sa
 async def test_ours_and_those_of_a_terminal_sort_otherwise_as_texts(lab: Lab) -> None:
     """Else the tests here would show nothing."""
     session_id = await lab.session()
-    said = await talk(lab, session_id, *ACROSS)
+    said = await write_talk(lab, session_id, *ACROSS)
     assert sorted(said) != said
     assert [each[4] == "g" for each in said[5::2]] == [True, True, True]
 
@@ -53,7 +62,7 @@ async def test_ours_and_those_of_a_terminal_sort_otherwise_as_texts(lab: Lab) ->
 @pytest.mark.parametrize("times", AGES)
 async def test_pages_go_from_the_newest_to_the_oldest_across_eras(lab: Lab, times: list[int]) -> None:
     session_id = await lab.session()
-    said = await talk(lab, session_id, *times)
+    said = await write_talk(lab, session_id, *times)
     found: list[str] = []
     before: str | None = None
     while True:
@@ -73,7 +82,7 @@ async def test_pages_go_from_the_newest_to_the_oldest_across_eras(lab: Lab, time
 @pytest.mark.spec("Z-08")
 async def test_a_page_ends_where_it_did_though_its_oldest_message_is_gone(lab: Lab) -> None:
     session_id = await lab.session()
-    said = await talk(lab, session_id, IN_2031, IN_2031 + HOUR, IN_2031 + 2 * HOUR)
+    said = await write_talk(lab, session_id, IN_2031, IN_2031 + HOUR, IN_2031 + 2 * HOUR)
     page = await lab.store.conversation.page(session_id, before=None, limit=2)
     await lab.store.conversation.remove_message(session_id, said[4])
     rest = await lab.store.conversation.page(session_id, before=page.first, limit=10)
@@ -84,12 +93,12 @@ async def test_a_page_ends_where_it_did_though_its_oldest_message_is_gone(lab: L
 @pytest.mark.parametrize("now", [WRAP + 2_000, IN_2029, IN_2031, IN_2040])
 async def test_an_id_of_the_old_form_must_still_be_newer_than_what_was_said_last(lab: Lab, now: int) -> None:
     session_id = await lab.session()
-    await talk(lab, session_id, now)
+    await write_talk(lab, session_id, now)
     with pytest.raises(InvalidInput, match="older than the last message"):
-        await lab.store.admit(named(lab, session_id, bare(now - 1_000)))
-    assert (await lab.store.admit(named(lab, session_id, bare(now + 1_000)))).new
-    again = await lab.store.admit(named(lab, session_id, bare(now + 1_000)))
-    assert (again.message_id, again.new) == (bare(now + 1_000), False)
+        await lab.store.admit(build_named_input(lab, session_id, bare_id(now - 1_000)))
+    assert (await lab.store.admit(build_named_input(lab, session_id, bare_id(now + 1_000)))).new
+    again = await lab.store.admit(build_named_input(lab, session_id, bare_id(now + 1_000)))
+    assert (again.message_id, again.new) == (bare_id(now + 1_000), False)
 
 
 @pytest.mark.spec("Z-08")
@@ -98,8 +107,8 @@ async def test_the_next_step_comes_after_a_prompt_of_a_terminal_whose_clock_is_a
     lab.clock.set(IN_2031)
     session_id = await lab.session()
     await lab.prompt(session_id, "ours")
-    ahead = bare(IN_2031 + 5_000)
-    await lab.store.admit(named(lab, session_id, ahead))
+    ahead = bare_id(IN_2031 + 5_000)
+    await lab.store.admit(build_named_input(lab, session_id, ahead))
     snapshot = await lab.store.claim(session_id, ALICE, dead=None)
     assert snapshot is not None
     assert snapshot.newest == sort_id(ahead, IN_2031)
@@ -109,7 +118,7 @@ async def test_the_next_step_comes_after_a_prompt_of_a_terminal_whose_clock_is_a
 @pytest.mark.parametrize("times", AGES)
 async def test_an_undo_takes_out_what_came_later_and_no_more(lab: Lab, times: list[int]) -> None:
     session_id = await lab.session()
-    said = await talk(lab, session_id, *times)
+    said = await write_talk(lab, session_id, *times)
     for cut in range(len(said) - 2, -1, -2):
         look = await lab.store.reverts.plan_undo(session_id, said[cut + 1])
         assert look.point.message_id == said[cut], "the prompt that this answers"
@@ -117,7 +126,7 @@ async def test_an_undo_takes_out_what_came_later_and_no_more(lab: Lab, times: li
         source = await lab.store.conversation.copy_source(session_id, before=None)
         assert [each.entry.info.id for each in source.messages] == said[:cut]
         lab.commits.clear()
-        new = await talk(lab, session_id, lab.clock.now() + 1_000)
+        new = await write_talk(lab, session_id, lab.clock.now() + 1_000)
         gone = [event.message_id for event in lab.events if isinstance(event, MessageRemoved)]
         assert gone == said[cut:]
         assert await order(lab, session_id) == [*said[:cut], *new]
@@ -128,7 +137,7 @@ async def test_an_undo_takes_out_what_came_later_and_no_more(lab: Lab, times: li
 @pytest.mark.parametrize("times", AGES)
 async def test_a_fork_copies_what_was_said_before_a_message_in_its_order(lab: Lab, times: list[int]) -> None:
     session_id = await lab.session()
-    said = await talk(lab, session_id, *times)
+    said = await write_talk(lab, session_id, *times)
     for cut, before in ((len(said), None), *enumerate(said)):
         source = await lab.store.conversation.copy_source(session_id, before=before)
         assert [each.entry.info.id for each in source.messages] == said[:cut]
@@ -145,7 +154,7 @@ async def test_a_fork_copies_what_was_said_before_a_message_in_its_order(lab: La
 @pytest.mark.spec("Z-08")
 async def test_exports_go_through_all_messages_in_their_order(lab: Lab) -> None:
     session_id = await lab.session()
-    said = await talk(lab, session_id, *ACROSS)
+    said = await write_talk(lab, session_id, *ACROSS)
     found: list[MessageId] = []
     after = ""
     while more := await lab.store.transfer.messages(session_id, after=after, limit=3):

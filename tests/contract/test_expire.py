@@ -5,16 +5,16 @@ import pytest
 from asyncagents.domain.call.call import Completed, Failed, Once
 from asyncagents.domain.event import PermissionReplied
 from asyncagents.errors import AlreadySettled, Conflict
-from tests.support.store.lab import Lab, ask_id, done, result_of, state_of
+from tests.support.store.lab import Lab, ask_id, completed_result, result_of, state_of
 
 
 @pytest.mark.spec("X-11")
 async def test_a_due_call_gets_what_it_is_due_exactly_once(lab: Lab) -> None:
     now = lab.clock.now()
-    session_id, claim, (soon, later, never) = await lab.called(
-        lab.waiting(due=now + 10, on_due=Completed("The wait is over.")),
-        lab.waiting(due=now + 20),
-        lab.waiting(),
+    session_id, claim, (soon, later, never) = await lab.start_calls(
+        lab.open_state(due=now + 10, on_due=Completed("The wait is over.")),
+        lab.open_state(due=now + 20),
+        lab.open_state(),
     )
     assert await lab.store.next_due() == now + 10
     assert await lab.store.expire() == 0
@@ -27,9 +27,9 @@ async def test_a_due_call_gets_what_it_is_due_exactly_once(lab: Lab) -> None:
     assert result_of(await lab.store.call(soon.id)) == Completed("The wait is over.")
     assert state_of(await lab.store.call(later.id)) == state_of(await lab.store.call(never.id)) == "Open"
     assert lab.woken == [session_id]
-    before = await lab.everything()
+    before = await lab.read_everything()
     assert await lab.store.expire() == 0
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
     assert await lab.store.next_due() == now + 20
     lab.clock.advance(1_000)
@@ -38,23 +38,23 @@ async def test_a_due_call_gets_what_it_is_due_exactly_once(lab: Lab) -> None:
 
 
 async def test_a_result_after_the_expiry_is_a_conflict(lab: Lab) -> None:
-    _, _, (call,) = await lab.called(lab.waiting(due=lab.clock.now()))
+    _, _, (call,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
     await lab.store.expire()
     with pytest.raises(AlreadySettled, match="timed out"):
-        await lab.store.settle(call.id, done())
+        await lab.store.settle(call.id, completed_result())
     assert result_of(await lab.store.call(call.id)) == Failed("Tool execution timed out")
 
 
 async def test_a_result_before_the_expiry_stays(lab: Lab) -> None:
-    _, _, (call,) = await lab.called(lab.waiting(due=lab.clock.now()))
-    await lab.store.settle(call.id, done())
+    _, _, (call,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
+    await lab.store.settle(call.id, completed_result())
     assert await lab.store.expire() == 0
-    assert result_of(await lab.store.call(call.id)) == done()
+    assert result_of(await lab.store.call(call.id)) == completed_result()
 
 
 async def test_expiry_goes_in_bounded_pieces_the_oldest_first(lab: Lab) -> None:
     now = lab.clock.now()
-    _, _, calls = await lab.called(*(lab.waiting(due=now + n) for n in (3, 1, 2)))
+    _, _, calls = await lab.start_calls(*(lab.open_state(due=now + n) for n in (3, 1, 2)))
     lab.clock.advance(5)
     assert await lab.store.expire(limit=2) == 2
     assert [state_of(await lab.store.call(c.id)) for c in calls] == ["Open", "Settled", "Settled"]
@@ -62,7 +62,7 @@ async def test_expiry_goes_in_bounded_pieces_the_oldest_first(lab: Lab) -> None:
 
 
 async def test_an_ask_that_expires_is_closed_for_people_too(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     call = await lab.move(claim, call, lab.ask(session_id, due=lab.clock.now()))
     lab.commits.clear()
     await lab.store.expire()
@@ -72,7 +72,7 @@ async def test_an_ask_that_expires_is_closed_for_people_too(lab: Lab) -> None:
 
 
 async def test_an_expiry_that_blocks_settles_each_sibling_once(lab: Lab) -> None:
-    session_id, claim, (one, other) = await lab.called(None, None)
+    session_id, claim, (one, other) = await lab.start_calls(None, None)
     now = lab.clock.now()
     refused = Failed("nobody answered", blocks=True)
     await lab.move(claim, one, lab.ask(session_id, due=now, on_due=refused))

@@ -35,7 +35,7 @@ from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb import feed
 from asyncagents.store.verb.read import InputRow
-from tests.support.store.lab import POOL, PROJECT, Lab, ask_id, done
+from tests.support.store.lab import POOL, PROJECT, Lab, ask_id, completed_result
 from tests.support.store.walk import TalkWalk, Walk
 
 TALKS = 1000
@@ -193,7 +193,7 @@ async def test_a_piece_says_when_there_is_more(lab: Lab) -> None:
 @pytest.mark.spec("C-06")
 async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -> None:
     cursor = await lab.store.cursor()
-    session_id, claim, (one, other, async_) = await lab.called(None, None, None)
+    session_id, claim, (one, other, async_) = await lab.start_calls(None, None, None)
     one = await lab.move(claim, one, lab.ask(session_id))
     other = await lab.move(claim, other, lab.question(session_id))
     events = (await lab.store.feed(cursor)).events
@@ -217,7 +217,7 @@ async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -
 
 
 async def test_a_call_that_asks_again_closes_what_it_asked_before(lab: Lab) -> None:
-    session_id, claim, call, _ = await lab.asked()
+    session_id, claim, call, _ = await lab.open_ask()
     start = await lab.store.cursor()
     reader = Reader(f"{start.split('-')[0]}-0-0")
     await _catch_up(lab, reader, 500)
@@ -298,9 +298,9 @@ async def test_what_is_no_cursor_is_refused(lab: Lab, cursor: str) -> None:
 
 
 async def test_late_results_and_their_wakes_are_in_the_feed(lab: Lab) -> None:
-    session_id, _, (call,) = await lab.called(lab.waiting())
+    session_id, _, (call,) = await lab.start_calls(lab.open_state())
     cursor = await lab.store.cursor()
-    await lab.store.settle(call.id, done("42"))
+    await lab.store.settle(call.id, completed_result("42"))
     events = (await lab.store.feed(cursor)).events
     assert [e.part.id for e in events if isinstance(e, PartUpdated)] == [call.part_id]
     assert [e.session_id for e in events if isinstance(e, SessionUpdated)] == [session_id]

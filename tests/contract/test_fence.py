@@ -9,7 +9,7 @@ from asyncagents.domain.call.call import Call, Running
 from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import ClaimLost
-from tests.support.store.lab import ALICE, BOB, Lab, Step, done
+from tests.support.store.lab import ALICE, BOB, Lab, Step, completed_result
 
 Write: TypeAlias = Callable[[Lab, Claim, Step, Call], Awaitable[object]]
 
@@ -23,7 +23,7 @@ WRITES: dict[str, Write] = {
         claim, (CallMove(call.id, Running(claim.fence)),)
     ),
     "finish_call": lambda lab, claim, step, call: lab.store.finish_call(
-        claim, call.id, done(), (lab.input(call.session_id),)
+        claim, call.id, completed_result(), (lab.input(call.session_id),)
     ),
     "park": lambda lab, claim, step, call: lab.store.park(claim, 1_000),
     "rest": lambda lab, claim, step, call: lab.store.rest(
@@ -34,7 +34,7 @@ WRITES: dict[str, Write] = {
 
 async def _at_work(lab: Lab) -> tuple[Claim, Step, Call]:
     """A run with a call that has not started and a second step under way."""
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     first = await lab.step(claim)
     call = lab.call(first)
     await lab.end(claim, first, call)
@@ -47,11 +47,11 @@ async def _at_work(lab: Lab) -> tuple[Claim, Step, Call]:
 async def test_a_write_after_another_claim_changes_nothing(lab: Lab, name: str) -> None:
     claim, step, call = await _at_work(lab)
     await lab.claim(claim.session_id, BOB, dead=ALICE)
-    before, cursor = await lab.everything(), await lab.store.cursor()
+    before, cursor = await lab.read_everything(), await lab.store.cursor()
     lab.commits.clear()
     with pytest.raises(ClaimLost):
         await WRITES[name](lab, claim, step, call)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert await lab.store.cursor() == cursor
     assert (lab.events, lab.woken) == ([], [])
 
@@ -61,10 +61,10 @@ async def test_a_write_after_the_run_has_ended_changes_nothing(lab: Lab, name: s
     claim, step, call = await _at_work(lab)
     snapshot = await lab.end(claim, step)
     assert await lab.store.park(claim, snapshot.control.wake_seq)
-    before = await lab.everything()
+    before = await lab.read_everything()
     with pytest.raises(ClaimLost):
         await WRITES[name](lab, claim, step, call)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -73,7 +73,7 @@ async def test_a_write_to_a_deleted_session_changes_nothing(lab: Lab, name: str)
     await lab.store.delete_session(claim.session_id)
     with pytest.raises(ClaimLost):
         await WRITES[name](lab, claim, step, call)
-    assert await lab.everything() == {"statuses": {}, "due": None}
+    assert await lab.read_everything() == {"statuses": {}, "due": None}
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -4,12 +4,12 @@ from tests.support.store.lab import Lab
 
 
 async def test_a_write_that_is_tried_leaves_nothing_behind(lab: Lab) -> None:
-    await lab.prompted()
-    before = await lab.everything()
+    await lab.claim_prompted()
+    before = await lab.read_everything()
     lab.commits.clear()
     for _ in range(3):
         await lab.store.health.try_write()
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert (lab.events, lab.woken) == ([], [])
     left = await lab.database.read(lambda tx: tx.one("idempotency", "", "try", "1"))
     assert left is None

@@ -50,23 +50,23 @@ async def _title(lab: Lab, text: str) -> Act:
 
 
 async def _result(lab: Lab, text: str) -> Act:
-    _, _, (call,) = await lab.called(lab.waiting())
+    _, _, (call,) = await lab.start_calls(lab.open_state())
     return lambda: lab.store.settle(call.id, Completed(text))
 
 
 async def _error(lab: Lab, text: str) -> Act:
-    _, claim, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
     return lambda: lab.store.finish_call(claim, call.id, Failed(text), (lab.input(call.session_id),))
 
 
 async def _refusal(lab: Lab, text: str) -> Act:
-    _, _, call, _ = await lab.asked(None)
+    _, _, call, _ = await lab.open_ask(None)
     return lambda: lab.store.answer(ask_id(call), Reject(text))
 
 
 async def _stream(lab: Lab, text: str) -> Act:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     part = lab.text(await lab.step(claim), text)
     return lambda: lab.write(claim, part)
 
@@ -123,20 +123,20 @@ async def _session_metadata(lab: Lab, value: Any) -> Act:
 
 
 async def _result_metadata(lab: Lab, value: Any) -> Act:
-    _, _, (call,) = await lab.called(lab.waiting())
+    _, _, (call,) = await lab.start_calls(lab.open_state())
     return lambda: lab.store.settle(call.id, Completed("x", metadata=value))
 
 
 async def _call_input(lab: Lab, value: Any) -> Act:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     end = lab.step_end(step, lab.call(step, given=value))
     return lambda: lab.store.finish_step(claim, end)
 
 
 async def _due_result(lab: Lab, value: Any) -> Act:
-    _, claim, (call,) = await lab.called(None)
-    move = CallMove(call.id, lab.waiting(on_due=Completed("x", metadata=value)))
+    _, claim, (call,) = await lab.start_calls(None)
+    move = CallMove(call.id, lab.open_state(on_due=Completed("x", metadata=value)))
     return lambda: lab.store.advance(claim, (move,))
 
 
@@ -152,12 +152,12 @@ def _name(scene: Scene) -> str:
 async def _refuses(lab: Lab, act: Act) -> None:
     """It is refused, nothing of it is there, and its neighbours in the same batch are."""
     witness = await lab.session()
-    before = await lab.everything()
+    before = await lab.read_everything()
     results = await asyncio.gather(lab.prompt(witness), act(), lab.prompt(witness), return_exceptions=True)
     assert isinstance(results[1], InvalidInput), results[1]
     assert len(await lab.store.messages(witness)) == 2
     await lab.store.delete_session(witness)
-    after = await lab.everything()
+    after = await lab.read_everything()
     assert {key: value for key, value in before.items() if key != witness} == after
 
 
@@ -175,7 +175,7 @@ async def test_a_zero_byte_in_a_name_is_refused(lab: Lab, scene: Scene) -> None:
 @pytest.mark.parametrize("scene", IN_TEXT, ids=_name)
 async def test_a_zero_byte_in_a_text_is_kept(lab: Lab, scene: Scene) -> None:
     await (await scene(lab, "a\0b"))()
-    assert "a\\x00b" in repr(await lab.everything())
+    assert "a\\x00b" in repr(await lab.read_everything())
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
@@ -195,11 +195,11 @@ async def test_a_strange_value_is_kept_as_it_is(lab: Lab, scene: Scene) -> None:
         "\0": "\\u0000",
     }
     await (await scene(lab, value))()
-    assert repr(value) in repr(await lab.everything())
+    assert repr(value) in repr(await lab.read_everything())
 
 
 async def test_the_same_result_is_the_same_whatever_its_types_were(lab: Lab) -> None:
-    _, _, (call,) = await lab.called(lab.waiting())
+    _, _, (call,) = await lab.start_calls(lab.open_state())
     result = Completed("x", metadata={"a": (1, 2), "b": {3: 4}, "nan": float("nan")})
     await lab.store.settle(call.id, result)
     settled = await lab.store.call(call.id)
@@ -207,11 +207,11 @@ async def test_the_same_result_is_the_same_whatever_its_types_were(lab: Lab) -> 
 
 
 async def test_a_moment_no_clock_reaches_is_refused(lab: Lab) -> None:
-    _, claim, (call,) = await lab.called(None)
-    before = await lab.everything()
+    _, claim, (call,) = await lab.start_calls(None)
+    before = await lab.read_everything()
     with pytest.raises(InvalidInput):
-        await lab.store.advance(claim, (CallMove(call.id, lab.waiting(due=2**63)),))
-    assert await lab.everything() == before
+        await lab.store.advance(claim, (CallMove(call.id, lab.open_state(due=2**63)),))
+    assert await lab.read_everything() == before
     assert isinstance((await lab.start(claim, call)).state, Running)
 
 

@@ -13,12 +13,12 @@ from tests.support.store.lab import POOL, Lab
 async def test_input_under_the_same_key_is_the_same_only_with_the_same_content(lab: Lab) -> None:
     session_id = await lab.session()
     first = await lab.store.admit(replace(lab.input(session_id, "one", key="k"), hash="h1"))
-    before = await lab.everything()
+    before = await lab.read_everything()
     again = await lab.store.admit(replace(lab.input(session_id, "one", key="k"), hash="h1"))
     assert (again.message_id, again.new) == (first.message_id, False)
     with pytest.raises(KeyReused, match="'k' was used for another request"):
         await lab.store.admit(replace(lab.input(session_id, "two", key="k"), hash="h2"))
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
     other = await lab.session()
     assert (await lab.store.admit(replace(lab.input(other, "two", key="k"), hash="h2"))).new
@@ -64,16 +64,16 @@ async def test_a_session_under_the_same_key_is_the_same_only_with_the_same_conte
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_under_the_same_key_ends_nothing_that_came_after_the_first(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     await lab.store.cancel(session_id, key="k")
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "aborted")
     await lab.prompt(session_id, "next")
     claim = await lab.claim(session_id)
-    before = await lab.everything()
+    before = await lab.read_everything()
 
     assert await lab.store.cancel(session_id, key="k") == (session_id,)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert not (await lab.store.snapshot(claim)).is_cancelled
 
     await lab.store.cancel(session_id, key="k2")
@@ -81,7 +81,7 @@ async def test_an_abort_under_the_same_key_ends_nothing_that_came_after_the_firs
 
 
 async def test_an_abort_of_another_scope_under_the_same_key_is_a_conflict(lab: Lab) -> None:
-    session_id, _, _ = await lab.prompted()
+    session_id, _, _ = await lab.claim_prompted()
     await lab.store.cancel(session_id, scope="turn", key="k")
     with pytest.raises(KeyReused):
         await lab.store.cancel(session_id, key="k")
@@ -90,7 +90,7 @@ async def test_an_abort_of_another_scope_under_the_same_key_is_a_conflict(lab: L
 
 
 async def test_keys_go_with_their_session(lab: Lab) -> None:
-    session_id, _, _ = await lab.prompted()
+    session_id, _, _ = await lab.claim_prompted()
     await lab.store.cancel(session_id, key="k")
     await lab.store.delete_session(session_id)
     left = await lab.database.read(lambda tx: tx.one("idempotency", session_id, "abort", "k"))

@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import SessionChanges
 from asyncagents.domain.event import PartUpdated
-from tests.support.store.lab import ALICE, BOB, Lab, done, state_of
+from tests.support.store.lab import ALICE, BOB, Lab, completed_result, state_of
 from tests.support.store.row import (
     call_row,
     message_row,
@@ -47,7 +47,7 @@ async def test_a_newer_session_keeps_what_we_do_not_know(lab: Lab) -> None:
 
 
 async def test_a_newer_message_keeps_what_we_do_not_know(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     raw, _ = await message_row(lab, step.id)
     await rewrite_message(lab, step.id, _with(raw, mood="bright"), NEWER)
@@ -57,7 +57,7 @@ async def test_a_newer_message_keeps_what_we_do_not_know(lab: Lab) -> None:
 
 
 async def test_a_newer_message_that_is_cut_off_keeps_what_we_do_not_know(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     raw, _ = await message_row(lab, step.id)
     await rewrite_message(lab, step.id, _with(raw, mood="bright"), NEWER)
@@ -68,7 +68,7 @@ async def test_a_newer_message_that_is_cut_off_keeps_what_we_do_not_know(lab: La
 
 
 async def test_a_newer_part_keeps_what_we_do_not_know(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     part = lab.text(step, "Once")
     await lab.write(claim, part)
@@ -86,13 +86,13 @@ async def test_a_newer_part_keeps_what_we_do_not_know(lab: Lab) -> None:
 
 @pytest.mark.parametrize("way", ["advance", "settle"])
 async def test_a_newer_call_and_its_part_keep_what_we_do_not_know(lab: Lab, way: str) -> None:
-    _, claim, (call,) = await lab.called(lab.waiting())
+    _, claim, (call,) = await lab.start_calls(lab.open_state())
     raw, _ = await call_row(lab, call)
     await rewrite_call(lab, call, _with(raw, webhook="https://example.com"), NEWER)
     raw, _ = await part_row(lab, call.part_id)
     await rewrite_part(lab, call.part_id, _with(raw, badge="new"), NEWER, message_id=call.message_id)
     if way == "settle":
-        moved = await lab.store.settle(call.id, done())
+        moved = await lab.store.settle(call.id, completed_result())
     else:
         moved = await lab.start(claim, call)
     assert state_of(moved) != "Open"
@@ -105,7 +105,7 @@ async def test_a_newer_call_and_its_part_keep_what_we_do_not_know(lab: Lab, way:
 
 
 async def test_a_part_of_an_unknown_type_is_shown_and_kept(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     part_id = lab.ids.part()
     raw = msgspec.json.encode(
         {"id": part_id, "sessionID": session_id, "messageID": prompt, "type": "hologram", "depth": 3}

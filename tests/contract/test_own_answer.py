@@ -5,8 +5,8 @@ import pytest
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.session_state import Claim
-from tests.support.store.lab import Lab, done
-from tests.support.store.task import Parent, middle, parent
+from tests.support.store.lab import Lab, completed_result
+from tests.support.store.task import Parent, open_middle, open_parent
 
 
 async def prompt_of(lab: Lab, session_id: SessionId) -> MessageId:
@@ -28,14 +28,14 @@ async def park_outside(lab: Lab, child: SessionId) -> Call:
     step = await lab.step(claim)
     call = lab.call(step)
     await lab.end(claim, step, call)
-    call = await lab.move(claim, call, lab.waiting())
+    call = await lab.move(claim, call, lab.open_state())
     await park(lab, claim)
     return call
 
 
 async def watching(lab: Lab, *, tasks: int = 1, any: bool = False) -> tuple[Parent, list[SessionId], Call]:
     """A parent that waits for the first of its tasks, or for any."""
-    at = await parent(lab, tasks + 1, tool="asyncagents_output")
+    at = await open_parent(lab, tasks + 1, tool="asyncagents_output")
     children = [await at.launch(call) for call in at.calls[:tasks]]
     await at.watch(at.calls[-1], children[0], any=any)
     return at, children, at.calls[-1]
@@ -59,7 +59,7 @@ async def test_a_task_that_works_again_takes_the_mark_back(lab: Lab) -> None:
     call = await park_outside(lab, child)
     await park(lab, at.lease)
     marked = (await lab.store.call(wait.id)).open
-    await lab.store.settle(call.id, done())
+    await lab.store.settle(call.id, completed_result())
     await lab.claim(child)
     unmarked = (await lab.store.call(wait.id)).open
     assert marked is not None
@@ -83,10 +83,10 @@ async def test_a_wait_for_any_task_is_outside_when_all_of_them_are(lab: Lab) -> 
 
 @pytest.mark.spec("Z-01")
 async def test_the_outside_is_passed_on_to_the_root(lab: Lab) -> None:
-    at = await parent(lab)
+    at = await open_parent(lab)
     child = await at.launch(at.calls[0], background=False)
     await park(lab, at.lease)
-    below = await middle(lab, child, 2)
+    below = await open_middle(lab, child, 2)
     grandchild = await below.launch(below.calls[0])
     await below.watch(below.calls[1], grandchild)
     await park(lab, below.lease)
@@ -96,7 +96,7 @@ async def test_the_outside_is_passed_on_to_the_root(lab: Lab) -> None:
     await park(lab, await lab.claim(child))
     await park(lab, await lab.claim(at.id))
     assert (held, await answer(lab, prompt)) == (None, at.calls[0].message_id)
-    await lab.store.settle(call.id, done())
+    await lab.store.settle(call.id, completed_result())
     await lab.claim(grandchild)
     held_again = (await lab.store.call(at.calls[0].id)).open
     assert held_again is not None
@@ -105,7 +105,7 @@ async def test_the_outside_is_passed_on_to_the_root(lab: Lab) -> None:
 
 @pytest.mark.spec("Z-02")
 async def test_a_final_step_that_leaves_a_prompt_unread_answers_the_one_before(lab: Lab) -> None:
-    session_id, first, claim = await lab.prompted()
+    session_id, first, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     second = await lab.prompt(session_id)
     await lab.end(claim, step)
@@ -114,7 +114,7 @@ async def test_a_final_step_that_leaves_a_prompt_unread_answers_the_one_before(l
 
 @pytest.mark.spec("Z-02")
 async def test_a_prompt_that_comes_after_the_final_step_leaves_it_its_answer(lab: Lab) -> None:
-    session_id, first, claim = await lab.prompted()
+    session_id, first, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.end(claim, step)
     second = await lab.prompt(session_id)
@@ -125,7 +125,7 @@ async def test_a_prompt_that_comes_after_the_final_step_leaves_it_its_answer(lab
 
 @pytest.mark.spec("Z-02")
 async def test_what_the_runtime_adds_extends_the_answer(lab: Lab) -> None:
-    session_id, first, claim = await lab.prompted()
+    session_id, first, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.prompt(session_id, source="system")
     await lab.prompt(session_id)
@@ -136,7 +136,7 @@ async def test_what_the_runtime_adds_extends_the_answer(lab: Lab) -> None:
 
 @pytest.mark.spec("Z-02")
 async def test_a_step_that_calls_tools_answers_nobody(lab: Lab) -> None:
-    session_id, first, claim = await lab.prompted()
+    session_id, first, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.prompt(session_id)
     await lab.end(claim, step, lab.call(step))
@@ -145,7 +145,7 @@ async def test_a_step_that_calls_tools_answers_nobody(lab: Lab) -> None:
 
 @pytest.mark.spec("Z-02")
 async def test_a_final_step_answers_though_a_task_works_again_for_an_open_call(lab: Lab) -> None:
-    at = await parent(lab)
+    at = await open_parent(lab)
     child = await at.launch(at.calls[0], background=False)
     await park(lab, at.lease)
     call = await park_outside(lab, child)
@@ -153,7 +153,7 @@ async def test_a_final_step_answers_though_a_task_works_again_for_an_open_call(l
     prompt = await lab.prompt(at.id, "and now?")
     claim = await lab.claim(at.id)
     step = await lab.step(claim)
-    await lab.store.settle(call.id, done())
+    await lab.store.settle(call.id, completed_result())
     await lab.claim(child)
     await lab.end(claim, step)
     await park(lab, claim)

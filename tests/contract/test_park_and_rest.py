@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PromptAnswered, SessionIdle, SessionStatus
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.session_state import Claim
-from tests.support.store.lab import ALICE, Lab, ask_id, done, result_of, state_of
+from tests.support.store.lab import ALICE, Lab, ask_id, completed_result, result_of, state_of
 
 
 def _answered(lab: Lab) -> dict[MessageId, MessageId]:
@@ -37,21 +37,21 @@ async def test_a_rest_ends_the_turn_and_answers_everyone_it_took_in(lab: Lab) ->
 
 
 async def test_neither_park_nor_rest_goes_past_what_arrived(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     decided = await lab.store.snapshot(claim)
-    await lab.store.settle(call.id, done())
-    before = await lab.everything()
+    await lab.store.settle(call.id, completed_result())
+    before = await lab.read_everything()
     assert not await lab.store.park(claim, decided.control.wake_seq)
     assert not await lab.store.rest(claim, decided.control.wake_seq, "done", (lab.input(session_id),))
     assert not await lab.store.rest(claim, decided.control.wake_seq, "aborted")
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     decided = await lab.store.snapshot(claim)
     assert await lab.store.rest(claim, decided.control.wake_seq, "done")
 
 
 @pytest.mark.spec("C-06")
 async def test_a_park_with_only_async_calls_answers_and_waits(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting(due=lab.clock.now() + 99))
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state(due=lab.clock.now() + 99))
     prompt = (await lab.store.messages(session_id))[0].info.id
     snapshot = await lab.store.snapshot(claim)
     lab.commits.clear()
@@ -68,7 +68,7 @@ async def test_a_park_with_only_async_calls_answers_and_waits(lab: Lab) -> None:
 
 @pytest.mark.spec("C-06")
 async def test_a_park_with_an_ask_open_answers_nobody_yet(lab: Lab) -> None:
-    session_id, claim, _call, _ = await lab.asked(lab.waiting())
+    session_id, claim, _call, _ = await lab.open_ask(lab.open_state())
     prompt = (await lab.store.messages(session_id))[0].info.id
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.park(claim, snapshot.control.wake_seq)
@@ -78,7 +78,7 @@ async def test_a_park_with_an_ask_open_answers_nobody_yet(lab: Lab) -> None:
 
 
 async def test_input_after_a_park_goes_on_with_the_same_turn(lab: Lab) -> None:
-    session_id, claim, _ = await lab.called(lab.waiting())
+    session_id, claim, _ = await lab.start_calls(lab.open_state())
     snapshot = await lab.store.snapshot(claim)
     await lab.store.park(claim, snapshot.control.wake_seq)
     later = await lab.prompt(session_id)
@@ -91,7 +91,7 @@ async def test_input_after_a_park_goes_on_with_the_same_turn(lab: Lab) -> None:
 
 
 async def test_unread_input_after_an_error_keeps_the_session_ready(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     later = await lab.prompt(session_id)
     snapshot = await lab.end(claim, step, error=api_error("no", is_retryable=False))
@@ -108,12 +108,12 @@ async def test_unread_input_after_an_error_keeps_the_session_ready(lab: Lab) -> 
 
 
 async def test_what_follows_from_a_rest_commits_with_it(lab: Lab) -> None:
-    parent, _, (call,) = await lab.called(lab.waiting())
-    session_id, _, claim = await lab.prompted()
+    parent, _, (call,) = await lab.start_calls(lab.open_state())
+    session_id, _, claim = await lab.claim_prompted()
     snapshot = await lab.end(claim, await lab.step(claim))
     notice = lab.input(parent, "your child is done", source="system")
     lab.commits.clear()
-    facts = (lab.settling(call.id, "all green"), notice)
+    facts = (lab.settle_fact(call.id, "all green"), notice)
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "done", facts)
     assert len(lab.commits) == 1
     assert result_of(await lab.store.call(call.id)) == Completed("all green")
@@ -123,7 +123,7 @@ async def test_what_follows_from_a_rest_commits_with_it(lab: Lab) -> None:
 
 
 async def test_a_rest_that_leaves_input_for_itself_is_ready_again(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     snapshot = await lab.end(claim, await lab.step(claim))
     lab.commits.clear()
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "done", (lab.input(session_id),))
@@ -134,19 +134,19 @@ async def test_a_rest_that_leaves_input_for_itself_is_ready_again(lab: Lab) -> N
 
 
 async def test_a_fact_about_something_that_is_over_does_not_keep_a_session_from_rest(lab: Lab) -> None:
-    _, _, (call,) = await lab.called(lab.waiting())
-    await lab.store.settle(call.id, done("first"))
+    _, _, (call,) = await lab.start_calls(lab.open_state())
+    await lab.store.settle(call.id, completed_result("first"))
     gone = await lab.session()
-    facts = (lab.settling(call.id, "second"), lab.settling(CallId("tool_gone"), "x"), lab.input(gone))
+    facts = (lab.settle_fact(call.id, "second"), lab.settle_fact(CallId("tool_gone"), "x"), lab.input(gone))
     await lab.store.delete_session(gone)
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     snapshot = await lab.end(claim, await lab.step(claim))
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "done", facts)
-    assert result_of(await lab.store.call(call.id)) == done("first")
+    assert result_of(await lab.store.call(call.id)) == completed_result("first")
 
 
 async def test_a_blocked_turn_ends_with_its_last_step(lab: Lab) -> None:
-    session_id, claim, call, _ = await lab.asked()
+    session_id, claim, call, _ = await lab.open_ask()
     prompt = (await lab.store.messages(session_id))[0].info.id
     await lab.store.answer(ask_id(call), Reject())
     snapshot = await lab.store.snapshot(claim)
@@ -165,7 +165,7 @@ async def _next_turn(lab: Lab, session_id: SessionId) -> Claim:
 
 @pytest.mark.spec("X-11")
 async def test_a_crash_loop_rests_with_an_error_that_answers_everyone(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     await lab.step(claim)
     later = await lab.prompt(session_id)
     for _ in range(3):
@@ -191,10 +191,10 @@ async def test_a_crash_loop_rests_with_an_error_that_answers_everyone(lab: Lab) 
 
 
 async def test_settled_calls_let_a_parked_session_go_on(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     snapshot = await lab.store.snapshot(claim)
     await lab.store.park(claim, snapshot.control.wake_seq)
-    await lab.store.settle(call.id, done())
+    await lab.store.settle(call.id, completed_result())
     claim = await lab.claim(session_id)
     snapshot = await lab.store.snapshot(claim)
     assert (snapshot.calls, snapshot.unread) == ((), 0)

@@ -20,7 +20,7 @@ from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import CallId
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
-from tests.support.store.lab import ALICE, BOB, Lab, done, state_of
+from tests.support.store.lab import ALICE, BOB, Lab, completed_result, state_of
 from tests.support.store.row import rewrite_call
 
 DAY = 86_400_000
@@ -33,7 +33,7 @@ def waiting(lab: Lab, state: AsyncState = LATER, **more: int | None) -> Open:
 
 @pytest.mark.spec("P-01")
 async def test_what_is_known_of_a_call_stays_from_its_start_to_long_after_its_end(lab: Lab) -> None:
-    _, claim, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.start_calls(None)
     assert (call.later, pending_status(call)) == (None, None)
     begun = await lab.move(claim, call, Running(claim.fence, AsyncState(due=7)))
     assert (begun.later, begun.state, pending_status(begun)) == (
@@ -43,15 +43,15 @@ async def test_what_is_known_of_a_call_stays_from_its_start_to_long_after_its_en
     assert (opened.later, pending_status(opened)) == (LATER, "waiting")
     assert isinstance(opened.state, Open)
     assert opened.state.later is None
-    settled = await lab.store.settle(call.id, done())
+    settled = await lab.store.settle(call.id, completed_result())
     assert (settled.later, pending_status(settled)) == (LATER, "completed")
     assert pending_tool_call(settled).external_ref == "job-7"
 
 
 @pytest.mark.spec("P-09")
 async def test_they_are_found_by_status_and_session_a_page_at_a_time(lab: Lab) -> None:
-    first, _, calls = await lab.called(*(waiting(lab) for _ in range(3)))
-    second, _, (other,) = await lab.called(waiting(lab))
+    first, _, calls = await lab.start_calls(*(waiting(lab) for _ in range(3)))
+    second, _, (other,) = await lab.start_calls(waiting(lab))
     ids = sorted([*(call.id for call in calls), other.id])
     pending = lab.store.pending
 
@@ -59,7 +59,7 @@ async def test_they_are_found_by_status_and_session_a_page_at_a_time(lab: Lab) -
     page = await pending.calls("waiting", None, after=ids[0], limit=2)
     assert [call.id for call in page] == ids[1:3]
     assert [call.id for call in await pending.calls("waiting", second, after="", limit=9)] == [other.id]
-    await lab.store.settle(calls[0].id, done())
+    await lab.store.settle(calls[0].id, completed_result())
     await lab.store.settle(calls[1].id, Failed(CANCELLED))
     for status, found in (("completed", calls[0]), ("failed", calls[1]), ("waiting", calls[2])):
         listed = await pending.calls(status, first, after="", limit=9)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ async def test_they_are_found_by_status_and_session_a_page_at_a_time(lab: Lab) -
 
 @pytest.mark.spec("P-09")
 async def test_a_page_is_full_though_some_of_them_cannot_be_read(lab: Lab) -> None:
-    session_id, _, _ = await lab.called(*(waiting(lab) for _ in range(4)))
+    session_id, _, _ = await lab.start_calls(*(waiting(lab) for _ in range(4)))
     broken, first, second, third = sorted(await lab.store.calls(session_id), key=lambda call: call.id)
     await rewrite_call(lab, broken, b'{"state":{"type":"levitating"}}', 1)
 
@@ -81,7 +81,7 @@ async def test_a_page_is_full_though_some_of_them_cannot_be_read(lab: Lab) -> No
 
 @pytest.mark.spec("P-05")
 async def test_what_does_not_wait_for_the_outside_is_no_pending_call(lab: Lab) -> None:
-    session_id, _, (plain,) = await lab.called(None)
+    session_id, _, (plain,) = await lab.start_calls(None)
     for unknown in (plain.id, CallId("tool_nothing"), CallId("")):
         with pytest.raises(NotFound, match="no pending call"):
             await lab.store.pending.call(unknown)
@@ -92,26 +92,26 @@ async def test_what_does_not_wait_for_the_outside_is_no_pending_call(lab: Lab) -
 
 @pytest.mark.spec("P-08")
 async def test_a_result_is_taken_while_a_start_that_was_cut_off_waits_to_run_again(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     await lab.move(claim, call, Running(claim.fence, LATER))
     claim = await lab.claim(session_id, BOB, dead=ALICE)
     await lab.store.advance(claim, (CallMove(call.id, Requested()),))
-    await lab.store.settle(call.id, done())
+    await lab.store.settle(call.id, completed_result())
     snapshot = await lab.store.advance(claim, (CallMove(call.id, Running(claim.fence)),))
     assert snapshot.executing_calls == ()
     assert state_of(await lab.store.call(call.id)) == "Settled"
 
 
 async def test_a_call_that_never_started_takes_no_result(lab: Lab) -> None:
-    _, _, (call,) = await lab.called(None)
+    _, _, (call,) = await lab.start_calls(None)
     with pytest.raises(Conflict, match="not started"):
-        await lab.store.settle(call.id, done())
+        await lab.store.settle(call.id, completed_result())
 
 
 @pytest.mark.spec("P-07")
 async def test_people_are_warned_once_and_nobody_is_woken_by_it(lab: Lab) -> None:
     now = lab.clock.now()
-    session_id, claim, (call,) = await lab.called(waiting(lab, due=now + 100, warn=now + 90))
+    session_id, claim, (call,) = await lab.start_calls(waiting(lab, due=now + 100, warn=now + 90))
     snapshot = await lab.store.snapshot(claim)
     await lab.store.park(claim, snapshot.control.wake_seq)
     assert await lab.store.next_due() == now + 90
@@ -134,7 +134,7 @@ async def test_people_are_warned_once_and_nobody_is_woken_by_it(lab: Lab) -> Non
 @pytest.mark.spec("P-07")
 async def test_who_was_away_for_all_of_it_is_not_warned_of_what_is_over(lab: Lab) -> None:
     now = lab.clock.now()
-    _, _, (call,) = await lab.called(waiting(lab, due=now + 100, warn=now + 90))
+    _, _, (call,) = await lab.start_calls(waiting(lab, due=now + 100, warn=now + 90))
     lab.clock.advance(1_000)
     lab.commits.clear()
     assert await lab.store.expire() == 1
@@ -143,7 +143,7 @@ async def test_who_was_away_for_all_of_it_is_not_warned_of_what_is_over(lab: Lab
 
 
 async def test_secrets_are_kept_beside_a_call_and_go_with_its_session(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
     secret = KeepSecret(session_id, call.id, "in", "whsec_abc")
     await lab.store.open_call(claim, call.id, waiting(lab), (secret,))
@@ -164,12 +164,12 @@ async def test_one_first_key_counts_for_all_who_propose_one(lab: Lab) -> None:
 
 @pytest.mark.spec("P-15")
 async def test_what_was_settled_long_ago_is_forgotten_in_bounded_pieces(lab: Lab) -> None:
-    session_id, claim, calls = await lab.called(*(waiting(lab) for _ in range(4)))
+    session_id, claim, calls = await lab.start_calls(*(waiting(lab) for _ in range(4)))
     secret = KeepSecret(session_id, calls[0].id, "in", "whsec_abc")
     await lab.store.open_call(claim, calls[0].id, waiting(lab), (secret,))
     for call in calls[:3]:
         lab.clock.advance(10)
-        await lab.store.settle(call.id, done())
+        await lab.store.settle(call.id, completed_result())
     parts = [entry.parts for entry in await lab.store.messages(session_id)]
     before = lab.clock.now() - 10
 
@@ -186,7 +186,7 @@ async def test_what_was_settled_long_ago_is_forgotten_in_bounded_pieces(lab: Lab
 
 @pytest.mark.spec("P-05")
 async def test_of_two_results_at_once_one_counts_and_the_other_hears_which(lab: Lab) -> None:
-    _, _, (call,) = await lab.called(waiting(lab))
+    _, _, (call,) = await lab.start_calls(waiting(lab))
     both = await asyncio.gather(
         lab.store.settle(call.id, Completed("one")),
         lab.store.settle(call.id, Completed("two")),
@@ -201,13 +201,13 @@ async def test_of_two_results_at_once_one_counts_and_the_other_hears_which(lab: 
 
 
 async def test_a_question_that_goes_with_a_call_is_closed_by_its_result(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
     asked = lab.question(session_id).question
     assert asked is not None
     state = Open(kind="async", since=lab.clock.now(), later=LATER, question=asked)
     await lab.store.open_call(claim, call.id, state)
     lab.commits.clear()
-    await lab.store.settle(call.id, done())
+    await lab.store.settle(call.id, completed_result())
     closed = [e for commit in lab.commits for e in commit.events if isinstance(e, QuestionRejected)]
     assert [event.request_id for event in closed] == [asked.id]

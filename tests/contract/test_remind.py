@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.step import NewStep, Reminder, StartedStep, StepInfo
-from tests.support.store.lab import ALICE, BOB, Lab, Step, done
+from tests.support.store.lab import ALICE, BOB, Lab, Step, completed_result
 
 
 class Reminders:
@@ -45,7 +45,7 @@ async def start(lab: Lab, lease: object, new: NewStep) -> StartedStep:
 
 @pytest.mark.spec("S-06")
 async def test_a_reminder_stands_beside_the_input_that_it_came_with(lab: Lab) -> None:
-    session_id, message_id, claim = await lab.prompted()
+    session_id, message_id, claim = await lab.claim_prompted()
     reminders = Reminders("One.", "Two.")
     started = await start(lab, claim, reminders.step(lab))
     assert reminders.seen == [StepInfo(agent="build", number=1, asked=True)]
@@ -56,12 +56,12 @@ async def test_a_reminder_stands_beside_the_input_that_it_came_with(lab: Lab) ->
 
 @pytest.mark.spec("S-06")
 async def test_in_the_middle_of_a_turn_a_reminder_is_a_message_before_the_step(lab: Lab) -> None:
-    session_id, message_id, claim = await lab.prompted()
+    session_id, message_id, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
     await lab.end(claim, step, call)
     await lab.start(claim, call)
-    await lab.store.finish_call(claim, call.id, done())
+    await lab.store.finish_call(claim, call.id, completed_result())
     reminders = Reminders("Last.")
     started = await start(lab, claim, reminders.step(lab))
     assert reminders.seen == [StepInfo(agent="build", number=2)]
@@ -75,12 +75,12 @@ async def test_in_the_middle_of_a_turn_a_reminder_is_a_message_before_the_step(l
 
 @pytest.mark.spec("S-06")
 async def test_a_step_that_was_cut_off_is_not_reminded_again(lab: Lab) -> None:
-    session_id, message_id, claim = await lab.prompted()
+    session_id, message_id, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
     await lab.end(claim, step, call)
     await lab.start(claim, call)
-    await lab.store.finish_call(claim, call.id, done())
+    await lab.store.finish_call(claim, call.id, completed_result())
     await start(lab, claim, Reminders("Last.").step(lab))
     claim = await lab.claim(session_id, BOB, dead=ALICE)
     again = await start(lab, claim, Reminders("Never.").step(lab))
@@ -89,7 +89,7 @@ async def test_a_step_that_was_cut_off_is_not_reminded_again(lab: Lab) -> None:
 
 
 async def test_who_was_spoken_to_before_and_what_is_left_to_do_is_known(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.end(claim, step)
     snapshot = await lab.store.snapshot(claim)
@@ -106,7 +106,7 @@ async def test_who_was_spoken_to_before_and_what_is_left_to_do_is_known(lab: Lab
 
 
 async def test_steps_are_counted_in_their_turn(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     numbers = []
     for _ in range(2):
         step = await lab.step(claim)
@@ -114,7 +114,7 @@ async def test_steps_are_counted_in_their_turn(lab: Lab) -> None:
         call = lab.call(step)
         await lab.end(claim, step, call)
         await lab.start(claim, call)
-        await lab.store.finish_call(claim, call.id, done())
+        await lab.store.finish_call(claim, call.id, completed_result())
     last: Step = await lab.step(claim)
     numbers.append(last.started.number)
     snapshot = await lab.end(claim, last, error=unknown_error("no"))
@@ -127,13 +127,13 @@ async def test_steps_are_counted_in_their_turn(lab: Lab) -> None:
 
 @pytest.mark.spec("A-08")
 async def test_a_call_knows_how_many_of_its_kind_came_just_before_it_in_its_turn(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     repeats = []
     for given in ({"n": 1}, {"n": 1}, {"n": 2}, {"n": 2}, {"n": 2}, {"n": 1}):
         step = await lab.step(claim)
         call = lab.call(step, given=given)
         await lab.end(claim, step, call)
         await lab.start(claim, call)
-        await lab.store.finish_call(claim, call.id, done())
+        await lab.store.finish_call(claim, call.id, completed_result())
         repeats.append((await lab.store.call(call.id)).repeats)
     assert repeats == [0, 1, 0, 1, 2, 0]

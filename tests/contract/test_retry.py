@@ -32,7 +32,7 @@ async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab)
 
 async def test_when_it_is_due_is_told_with_the_park_before_it_did_not_count(lab: Lab) -> None:
     """Whoever was told with the failure alone found nothing due, and looked again half a minute later."""
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     snapshot = await lab.store.retry_step(claim, build_retry(lab, await lab.step(claim)))
     assert await lab.store.next_due() is None
     lab.commits.clear()
@@ -52,11 +52,11 @@ async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) ->
 @pytest.mark.parametrize("kind", ["task", "ask", "question"])
 async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: Lab, kind: OpenKind) -> None:
     """The call wakes it. A run before that could only stop again, and would be woken again, and again."""
-    _, claim, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.start_calls(None)
     step = await lab.step(claim)
     await lab.store.retry_step(claim, build_retry(lab, step))
     await lab.start(claim, call)
-    await lab.store.open_call(claim, call.id, lab.waiting(kind))
+    await lab.store.open_call(claim, call.id, lab.open_state(kind))
     assert await lab.store.park(claim, (await lab.store.snapshot(claim)).control.wake_seq)
     lab.clock.advance(60_000)
     assert (await lab.store.expire(), await lab.store.next_due()) == (0, None)
@@ -122,7 +122,7 @@ async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> 
 
 
 async def test_a_wait_does_not_answer_those_who_wait(lab: Lab) -> None:
-    _, prompt, claim = await lab.prompted()
+    _, prompt, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     snapshot = await lab.store.retry_step(claim, build_retry(lab, step))
     await lab.store.park(claim, snapshot.control.wake_seq)
@@ -145,7 +145,7 @@ async def test_an_abort_ends_the_wait(lab: Lab) -> None:
 
 
 async def test_a_repeated_retry_changes_nothing_and_another_run_may_not(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     retry = build_retry(lab, step, tokens=SPENT)
     first = await lab.store.retry_step(claim, retry)
@@ -160,7 +160,7 @@ async def test_a_repeated_retry_changes_nothing_and_another_run_may_not(lab: Lab
 
 
 async def test_a_run_may_wait_before_its_first_try_and_longer_before_the_next(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     until = lab.clock.now() + 9_000
     held = await lab.store.hold_step(claim, lab.ids.request(), until=until, why="cooling")
     assert held.backoff is not None
@@ -187,7 +187,7 @@ async def test_a_later_try_is_estimated_like_the_first(lab: Lab) -> None:
 async def test_a_request_that_failed_without_a_word_is_free_unless_it_was_aborted(
     lab: Lab, error: Failure, charged: bool
 ) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     end = lab.step_end(step, text="", error=error, tokens=None)
     await lab.store.finish_step(claim, replace(end, has_output=False))
@@ -207,7 +207,7 @@ async def test_a_turn_that_ends_otherwise_during_the_wait_leaves_nothing_half_op
 
 
 async def test_a_process_that_dies_while_it_waits_leaves_the_wait(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.store.retry_step(claim, build_retry(lab, step))
     claim = await lab.claim(claim.session_id, BOB, dead=ALICE)

@@ -16,7 +16,7 @@ from tests.support.store.lab import BOB, Lab
 
 async def answered(lab: Lab) -> tuple[SessionId, MessageId]:
     """A session that rests after one prompt and its answer."""
-    session_id, asked, claim = await lab.prompted()
+    session_id, asked, claim = await lab.claim_prompted()
     await lab.end(claim, await lab.step(claim))
     await lab.store.rest(claim, 10**6, "done")
     return session_id, asked
@@ -69,7 +69,7 @@ async def test_while_files_are_under_way_input_is_kept_and_nothing_goes_yet(lab:
 
 @pytest.mark.spec("X-01")
 async def test_a_call_that_is_undone_is_settled_and_the_turn_that_waited_for_it_is_over(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     await lab.store.park(claim, 10**6)
     assert isinstance(await lab.store.status(session_id), WaitingAsync)
     (asked, *_) = await lab.store.messages(session_id)
@@ -85,12 +85,12 @@ async def test_a_call_that_is_undone_is_settled_and_the_turn_that_waited_for_it_
 
 @pytest.mark.spec("X-01")
 async def test_who_is_at_work_or_asks_is_busy(lab: Lab) -> None:
-    session_id, asked, claim = await lab.prompted()
+    session_id, asked, claim = await lab.claim_prompted()
     with pytest.raises(SessionBusy):
         await lab.store.reverts.plan_undo(session_id, asked)
     with pytest.raises(SessionBusy):
         await lab.store.reverts.mark_undone(session_id, mark(asked))
-    other, claim, _call, _ = await lab.asked()
+    other, claim, _call, _ = await lab.open_ask()
     await lab.store.park(claim, 10**6)
     (said, *_) = await lab.store.messages(other)
     with pytest.raises(SessionBusy):
@@ -99,7 +99,7 @@ async def test_who_is_at_work_or_asks_is_busy(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_a_step_names_its_snapshots_once_and_only_with_its_lease(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     finish = StepFinishPart(
         id=lab.ids.part(),
         session_id=session_id,

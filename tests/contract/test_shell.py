@@ -64,27 +64,27 @@ async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
 async def test_the_same_key_again_changes_nothing(lab: Lab) -> None:
     session_id = await lab.session()
     first = await lab.store.actions.admit_shell(a_shell(lab, session_id))
-    before = await lab.everything()
+    before = await lab.read_everything()
     again = await lab.store.actions.admit_shell(a_shell(lab, session_id))
     assert (again.message_id, again.new) == (first.message_id, False)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
 
 @pytest.mark.spec("X-01")
 async def test_a_session_that_is_at_work_takes_no_command_and_nothing_is_kept(lab: Lab) -> None:
-    queued, *_ = await lab.prompted()
-    waiting, waits, _ = await lab.called(lab.waiting())
+    queued, *_ = await lab.claim_prompted()
+    waiting, waits, _ = await lab.start_calls(lab.open_state())
     snapshot = await lab.store.snapshot(waits)
     assert await lab.store.park(waits, snapshot.control.wake_seq)
     ran = await lab.session()
     await lab.store.actions.admit_shell(a_shell(lab, ran))
-    before = await lab.everything()
+    before = await lab.read_everything()
     for session_id in (queued, waiting, ran):
         with pytest.raises(SessionBusy):
             await lab.store.actions.admit_shell(a_shell(lab, session_id, key="other"))
     with pytest.raises(NotFound):
         await lab.store.actions.admit_shell(a_shell(lab, SessionId("ses_none")))
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
 
 @pytest.mark.spec("X-01")

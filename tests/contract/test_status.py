@@ -6,7 +6,7 @@ from asyncagents.domain.conversation.status import Busy, Idle, Status, WaitingAs
 from asyncagents.domain.event import SessionIdle, SessionStatus
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
-from tests.support.store.lab import Lab, done
+from tests.support.store.lab import Lab, completed_result
 
 
 @pytest.mark.spec("C-06")
@@ -19,10 +19,10 @@ async def test_every_change_of_status_is_published_once(lab: Lab) -> None:
     call = lab.call(step)
     await lab.end(claim, step, call)
     await lab.start(claim, call)
-    await lab.move(claim, call, lab.waiting())
+    await lab.move(claim, call, lab.open_state())
     snapshot = await lab.store.snapshot(claim)
     await lab.store.park(claim, snapshot.control.wake_seq)
-    await lab.store.settle(call.id, done())
+    await lab.store.settle(call.id, completed_result())
     claim = await lab.claim(session_id)
     snapshot = await lab.end(claim, await lab.step(claim))
     await lab.store.rest(claim, snapshot.control.wake_seq, "done")
@@ -34,10 +34,10 @@ async def test_every_change_of_status_is_published_once(lab: Lab) -> None:
 @pytest.mark.spec("C-06")
 async def test_a_waiting_session_names_the_call_that_expires_first(lab: Lab) -> None:
     now = lab.clock.now()
-    session_id, claim, calls = await lab.called(
-        lab.waiting(), lab.waiting(due=now + 9), lab.waiting("wait", due=now + 5), None
+    session_id, claim, calls = await lab.start_calls(
+        lab.open_state(), lab.open_state(due=now + 9), lab.open_state("wait", due=now + 5), None
     )
-    await lab.store.finish_call(claim, calls[3].id, done())
+    await lab.store.finish_call(claim, calls[3].id, completed_result())
     snapshot = await lab.store.snapshot(claim)
     await lab.store.park(claim, snapshot.control.wake_seq)
     expected = WaitingAsync(pending_id=calls[2].id, tool="build", since=now, timeout=now + 5)
@@ -49,10 +49,10 @@ async def test_all_statuses_can_be_read(lab: Lab) -> None:
     await lab.session()
     ready = await lab.session()
     await lab.prompt(ready)
-    running, _, _ = await lab.prompted()
-    asking, claim, _, _ = await lab.asked()
+    running, _, _ = await lab.claim_prompted()
+    asking, claim, _, _ = await lab.open_ask()
     await lab.store.park(claim, 1_000)
-    waiting, claim, (call,) = await lab.called(lab.waiting())
+    waiting, claim, (call,) = await lab.start_calls(lab.open_state())
     await lab.store.park(claim, 1_000)
     expected: dict[SessionId, Status] = {
         ready: Busy(),
@@ -68,9 +68,11 @@ async def test_all_statuses_can_be_read(lab: Lab) -> None:
 @pytest.mark.spec("C-06")
 async def test_settling_one_of_two_waits_shows_the_other(lab: Lab) -> None:
     now = lab.clock.now()
-    session_id, claim, (first, second) = await lab.called(lab.waiting(due=now + 1), lab.waiting(due=now + 2))
+    session_id, claim, (first, second) = await lab.start_calls(
+        lab.open_state(due=now + 1), lab.open_state(due=now + 2)
+    )
     await lab.store.park(claim, 1_000)
-    await lab.store.settle(first.id, done())
+    await lab.store.settle(first.id, completed_result())
     claim = await lab.claim(session_id)
     await lab.store.park(claim, 1_000)
     status = await lab.store.status(session_id)

@@ -12,7 +12,7 @@ from asyncagents.domain.event import MessageUpdated, PartUpdated, PromptAnswered
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.step import StepEnd
 from asyncagents.engine.decide import is_turn_over
-from tests.support.store.lab import SPENT, Lab, Step, done, state_of
+from tests.support.store.lab import SPENT, Lab, Step, completed_result, state_of
 
 
 @pytest.mark.spec("S-05", "S-12")
@@ -41,7 +41,7 @@ async def test_a_step_promotes_unread_input_in_the_order_of_admission(lab: Lab) 
 
 
 async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     lab.commits.clear()
     new = lab.new_step()
     started = await lab.store.start_step(claim, new)
@@ -59,12 +59,12 @@ async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
 
 
 async def test_the_second_step_of_a_turn_keeps_the_parent_and_reads_only_what_is_new(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     first = await lab.step(claim)
     call = lab.call(first)
     await lab.end(claim, first, call)
     await lab.start(claim, call)
-    await lab.store.finish_call(claim, call.id, done())
+    await lab.store.finish_call(claim, call.id, completed_result())
     second = await lab.step(claim, since=first.started.position)
     assert [e.info.id for e in second.started.tail] == [first.id]
     assert second.started.message.parent_id == prompt
@@ -73,7 +73,7 @@ async def test_the_second_step_of_a_turn_keeps_the_parent_and_reads_only_what_is
 
 
 async def test_input_that_arrives_within_a_turn_is_answered_by_its_next_step(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     first = await lab.step(claim)
     later = await lab.prompt(session_id, "and this")
     snapshot = await lab.end(claim, first)
@@ -85,7 +85,7 @@ async def test_input_that_arrives_within_a_turn_is_answered_by_its_next_step(lab
 
 
 async def test_a_new_turn_begins_at_the_first_step_after_a_rest(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     snapshot = await lab.end(claim, await lab.step(claim))
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "done")
     before = await lab.store.control(session_id)
@@ -100,44 +100,44 @@ async def test_a_new_turn_begins_at_the_first_step_after_a_rest(lab: Lab) -> Non
 
 
 async def test_a_step_shows_open_calls_as_pending_from_then_on(lab: Lab) -> None:
-    session_id, claim, (waits, settled) = await lab.called(lab.waiting(), lab.waiting())
-    await lab.store.settle(settled.id, done())
+    session_id, claim, (waits, settled) = await lab.start_calls(lab.open_state(), lab.open_state())
+    await lab.store.settle(settled.id, completed_result())
     await lab.prompt(session_id)
     step = await lab.step(claim)
     assert step.started.shown == frozenset({waits.part_id})
     assert (await lab.store.call(waits.id)).shown_pending
     assert not (await lab.store.call(settled.id)).shown_pending
     await lab.end(claim, step)
-    await lab.store.settle(waits.id, done())
+    await lab.store.settle(waits.id, completed_result())
     later = await lab.step(claim)
     assert later.started.shown == frozenset({waits.part_id})
 
 
 @pytest.mark.spec("C-10")
 async def test_a_cancelled_turn_starts_no_step_and_promotes_nothing(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     await lab.end(claim, await lab.step(claim))
     waiting = await lab.prompt(session_id)
     await lab.store.cancel(session_id)
-    before = await lab.everything()
+    before = await lab.read_everything()
     assert await lab.store.start_step(claim, lab.new_step()) is None
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert (await lab.store.input(waiting)).state == "aborted"
 
 
 @pytest.mark.spec("C-10")
 async def test_a_cancel_before_the_first_step_stops_it_too(lab: Lab) -> None:
-    session_id, prompt, claim = await lab.prompted()
+    session_id, prompt, claim = await lab.claim_prompted()
     await lab.store.cancel(session_id)
-    before = await lab.everything()
+    before = await lab.read_everything()
     assert await lab.store.start_step(claim, lab.new_step()) is None
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert (await lab.store.input(prompt)).state == "aborted"
 
 
 @pytest.mark.spec("S-03")
 async def test_text_is_kept_as_it_streams_and_published_when_asked(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     lab.commits.clear()
     part = lab.text(step, "")
@@ -154,7 +154,7 @@ async def test_text_is_kept_as_it_streams_and_published_when_asked(lab: Lab) -> 
 
 @pytest.mark.spec("S-03")
 async def test_a_part_never_moves_to_another_message(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     first = await lab.step(claim)
     part = lab.text(first, "mine")
     await lab.write(claim, part)
@@ -167,7 +167,7 @@ async def test_a_part_never_moves_to_another_message(lab: Lab) -> None:
 
 
 async def test_the_end_of_a_step_commits_its_message_parts_and_calls(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     calls = [lab.call(step), lab.call(step)]
     end = lab.step_end(step, *calls)
@@ -190,21 +190,21 @@ async def test_the_end_of_a_step_commits_its_message_parts_and_calls(lab: Lab) -
 
 
 async def test_ending_a_step_twice_changes_nothing(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
     end = lab.step_end(step, call)
     await lab.store.finish_step(claim, end)
     await lab.start(claim, call)
-    before = await lab.everything()
+    before = await lab.read_everything()
     snapshot = await lab.store.finish_step(claim, end)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert [state_of(c) for c in snapshot.calls] == ["Running"]
     assert (await lab.store.session(session_id)).tokens == SPENT
 
 
 async def test_a_step_without_a_report_is_charged_as_estimated(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.end(claim, step, tokens=None)
     ((_, _, state, _, estimated),) = await lab.requests(session_id)
@@ -215,7 +215,7 @@ async def test_a_step_without_a_report_is_charged_as_estimated(lab: Lab) -> None
 
 
 async def test_a_failed_step_is_published_as_an_error(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     error = api_error("overloaded", is_retryable=True, status_code=529)
     lab.commits.clear()
@@ -243,7 +243,7 @@ async def test_the_estimate_grows_with_what_is_read(lab: Lab) -> None:
 
 
 async def test_calls_start_only_after_the_step_that_made_them_is_committed(lab: Lab) -> None:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
     with pytest.raises(Exception, match=call.id):
@@ -258,7 +258,7 @@ def going_on(lab: Lab, session_id: SessionId, step: Step) -> StepEnd:
 
 @pytest.mark.spec("C-08")
 async def test_what_makes_a_turn_go_on_commits_with_the_step_that_would_end_it(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     after = await lab.store.finish_step(claim, going_on(lab, session_id, step))
     again = await lab.store.snapshot(claim)
@@ -270,13 +270,13 @@ async def test_what_makes_a_turn_go_on_commits_with_the_step_that_would_end_it(l
 
 @pytest.mark.spec("C-08", "C-10")
 async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(lab: Lab) -> None:
-    cancelled, _, claim = await lab.prompted()
+    cancelled, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.store.cancel(cancelled)
     after = await lab.store.finish_step(claim, going_on(lab, cancelled, step))
     assert (after.queued, after.is_cancelled) == (0, True)
 
-    spoken_to, _, claim = await lab.prompted()
+    spoken_to, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.prompt(spoken_to, "wait")
     after = await lab.store.finish_step(claim, going_on(lab, spoken_to, step))
@@ -285,7 +285,7 @@ async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(l
 
 @pytest.mark.spec("C-10")
 async def test_what_a_step_wants_to_be_told_is_left_out_if_its_turn_was_cancelled(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.store.cancel(session_id)
     again = replace(lab.input(session_id, "in its form, please", key="again"), source="system")

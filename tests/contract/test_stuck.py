@@ -13,7 +13,7 @@ from tests.support.store.row import rewrite_call, rewrite_session
 
 async def stuck_call(lab: Lab) -> tuple[SessionId, Call]:
     """A call that is due, was shown to the model, and whose session names no agent: its end fails."""
-    session_id, _, (call,) = await lab.called(lab.waiting(due=lab.clock.now()))
+    session_id, _, (call,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
     shown = replace(call, shown_pending=True)
     await rewrite_call(lab, shown, encode(shown), 1)
     info = replace(await lab.store.session(session_id), agent=None, model=None)
@@ -25,18 +25,18 @@ async def stuck_call(lab: Lab) -> tuple[SessionId, Call]:
 async def test_the_row_is_named_and_nothing_is_done(lab: Lab) -> None:
     _, stuck = await stuck_call(lab)
     lab.clock.advance(1)
-    before = await lab.everything()
+    before = await lab.read_everything()
     with pytest.raises(StuckRow) as raised:
         await lab.store.expire()
     assert (raised.value.kind, raised.value.id) == ("call", stuck.id)
     assert isinstance(raised.value.__cause__, AssertionError)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
 
 
 @pytest.mark.spec("X-11")
 async def test_a_row_that_is_put_off_lets_the_others_expire_and_is_due_again_later(lab: Lab) -> None:
     _, stuck = await stuck_call(lab)
-    _, _, (due,) = await lab.called(lab.waiting(due=lab.clock.now()))
+    _, _, (due,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
     lab.clock.advance(1)
     later = lab.clock.now() + 1_000
     await lab.store.due.put_off("call", stuck.id, later)
@@ -52,7 +52,7 @@ async def test_a_row_that_is_put_off_lets_the_others_expire_and_is_due_again_lat
 
 
 async def test_what_has_ended_meanwhile_is_not_put_off(lab: Lab) -> None:
-    _, _, (call,) = await lab.called(lab.waiting(due=lab.clock.now()))
+    _, _, (call,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
     lab.clock.advance(1)
     await lab.store.expire()
     before = await lab.store.call(call.id)

@@ -13,12 +13,12 @@ from asyncagents.domain.event import (
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.errors import Conflict
 from tests.support.store.lab import Lab, result_of, state_of
-from tests.support.store.task import Parent, open_notices, parent, work
+from tests.support.store.task import Parent, open_notices, open_parent, work_child
 
 
 @pytest.mark.spec("T-01", "T-17")
 async def test_a_launch_is_a_session_its_input_and_its_task_in_one_commit(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     before = len(lab.commits)
     child = await boss.launch(boss.calls[0])
     (commit,) = lab.commits[before:]
@@ -35,7 +35,7 @@ async def test_a_launch_is_a_session_its_input_and_its_task_in_one_commit(lab: L
 
 @pytest.mark.spec("T-01")
 async def test_a_launch_whose_call_has_its_result_launches_nothing(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     (call,) = boss.calls
     await lab.store.settle(call.id, Completed("from outside"))
     await lab.store.finish_call(boss.lease, call.id, Completed("launched"), (boss.spawn(call),))
@@ -49,7 +49,7 @@ async def test_a_launch_whose_call_has_its_result_launches_nothing(lab: Lab) -> 
 async def test_a_launch_over_a_limit_settles_its_call_with_the_reason(
     lab: Lab, limit: dict[str, int], background: bool
 ) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     (call,) = boss.calls
     await boss.launch(call, background=background, **limit)
     result = result_of(await lab.store.call(call.id))
@@ -60,11 +60,11 @@ async def test_a_launch_over_a_limit_settles_its_call_with_the_reason(
 
 @pytest.mark.spec("T-09", "T-15", "T-03")
 async def test_an_end_is_the_last_state_the_notice_and_the_wake_in_one_commit(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     assert await boss.rest()
     lab.clock.advance(65_000)
-    await work(lab, child)
+    await work_child(lab, child)
     (commit,) = [c for c in lab.commits if any(isinstance(e, TaskCompleted) for e in c.events)]
     task = (await lab.store.task(child)).task
     assert boss.id in commit.woken
@@ -76,13 +76,13 @@ async def test_an_end_is_the_last_state_the_notice_and_the_wake_in_one_commit(la
 
 @pytest.mark.spec("T-12", "T-15")
 async def test_ends_are_told_together_by_the_next_step_and_only_once(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     children = [
         await boss.launch(call, description=name) for call, name in zip(boss.calls, "AB", strict=True)
     ]
     assert await boss.rest()
     for child in reversed(children):
-        await work(lab, child)
+        await work_child(lab, child)
     claim = await lab.claim(boss.id)
     step = await lab.step(claim)
     told = [entry for entry in await lab.store.messages(boss.id) if "Task Progress" in entry.text]
@@ -97,13 +97,13 @@ async def test_ends_are_told_together_by_the_next_step_and_only_once(lab: Lab) -
 
 @pytest.mark.spec("D-01", "T-15")
 async def test_the_end_of_a_sync_task_settles_its_call_and_is_no_notice(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     (call,) = boss.calls
     child = await boss.launch(call, background=False)
     control = await lab.store.control(boss.id)
     assert await lab.store.park(boss.lease, control.wake_seq)
     assert await lab.store.status(boss.id) == Busy()
-    await work(lab, child)
+    await work_child(lab, child)
     result = result_of(await lab.store.call(call.id))
     assert isinstance(result, Completed)
     assert "Red." in result.output
@@ -113,9 +113,9 @@ async def test_the_end_of_a_sync_task_settles_its_call_and_is_no_notice(lab: Lab
 
 @pytest.mark.spec("D-01")
 async def test_a_failed_child_is_a_failed_call(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], background=False)
-    await work(lab, child, error=api_error("it burns", is_retryable=False, status_code=None))
+    await work_child(lab, child, error=api_error("it burns", is_retryable=False, status_code=None))
     result = result_of(await lab.store.call(boss.calls[0].id))
     assert isinstance(result, Failed)
     assert "it burns" in result.error
@@ -125,11 +125,11 @@ async def test_a_failed_child_is_a_failed_call(lab: Lab) -> None:
 @pytest.mark.spec("T-15", "T-04")
 @pytest.mark.parametrize("any", [False, True])
 async def test_a_wait_brings_the_end_that_it_waits_for_and_consumes_its_notice(lab: Lab, any: bool) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     first, second = boss.calls
     child = await boss.launch(first)
     await boss.watch(second, child, any=any)
-    await work(lab, child)
+    await work_child(lab, child)
     result = result_of(await lab.store.call(second.id))
     assert isinstance(result, Completed)
     assert "Red." in result.output
@@ -139,11 +139,11 @@ async def test_a_wait_brings_the_end_that_it_waits_for_and_consumes_its_notice(l
 
 @pytest.mark.spec("T-04", "T-15")
 async def test_a_wait_for_any_is_ended_by_another_which_is_still_to_be_told(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     one, other, wait = boss.calls
     child, sibling = await boss.launch(one), await boss.launch(other)
     await boss.watch(wait, child, any=True)
-    await work(lab, sibling)
+    await work_child(lab, sibling)
     result = result_of(await lab.store.call(wait.id))
     assert isinstance(result, Completed)
     assert "It is still at work." in result.output
@@ -152,9 +152,9 @@ async def test_a_wait_for_any_is_ended_by_another_which_is_still_to_be_told(lab:
 
 @pytest.mark.spec("T-04", "T-15")
 async def test_a_wait_that_begins_after_the_end_is_over_at_once(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     child = await boss.launch(boss.calls[0])
-    await work(lab, child)
+    await work_child(lab, child)
     await boss.watch(boss.calls[1], child)
     assert state_of(await lab.store.call(boss.calls[1].id)) == "Settled"
     assert await open_notices(lab, boss.id) == []
@@ -162,7 +162,7 @@ async def test_a_wait_that_begins_after_the_end_is_over_at_once(lab: Lab) -> Non
 
 @pytest.mark.spec("T-04")
 async def test_a_wait_for_a_task_takes_no_result_from_outside(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     child = await boss.launch(boss.calls[0], background=False)
     await boss.watch(boss.calls[1], child)
     for call in boss.calls:
@@ -172,12 +172,12 @@ async def test_a_wait_for_a_task_takes_no_result_from_outside(lab: Lab) -> None:
 
 @pytest.mark.spec("T-15")
 async def test_a_result_that_was_read_needs_no_notice_and_one_of_a_later_run_does(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     launch, early, late = boss.calls
     child = await boss.launch(launch)
-    await work(lab, child)
+    await work_child(lab, child)
     await lab.store.resume(Resume(child, lab.input(child, "more"), "more"))
-    await work(lab, child, "Dark red.")
+    await work_child(lab, child, "Dark red.")
     await lab.store.finish_call(boss.lease, early.id, Completed("old"), (Retrieve(child, 0),))
     assert await open_notices(lab, boss.id) == [(child, 1, "due")]
     assert (await lab.store.task(child)).task.retrieved is None
@@ -188,17 +188,17 @@ async def test_a_result_that_was_read_needs_no_notice_and_one_of_a_later_run_doe
 
 @pytest.mark.spec("T-08", "T-15")
 async def test_each_run_ends_once_and_has_a_notice_of_its_own(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     assert await boss.rest()
-    await work(lab, child)
+    await work_child(lab, child)
     follow = Resume(child, lab.input(child, "more", key="k"), "more")
     for _ in range(2):
         await lab.store.resume(follow)
     resumed = (await lab.store.task(child)).task
     assert (resumed.status, resumed.run, resumed.resumes, resumed.ended) == ("resumed", 1, 1, None)
     assert resumed.follow is not None
-    await work(lab, child, "Dark red.")
+    await work_child(lab, child, "Dark red.")
     done = (await lab.store.task(child)).task
     assert (done.status, done.result, done.follow) == ("completed", "Dark red.", None)
     assert await open_notices(lab, boss.id) == [(child, 0, "due"), (child, 1, "due")]
@@ -206,7 +206,7 @@ async def test_each_run_ends_once_and_has_a_notice_of_its_own(lab: Lab) -> None:
 
 @pytest.mark.spec("T-09")
 async def test_a_child_with_live_tasks_of_its_own_has_not_ended(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     claim = await lab.claim(child)
     step = await lab.step(claim)
@@ -218,16 +218,16 @@ async def test_a_child_with_live_tasks_of_its_own_has_not_ended(lab: Lab) -> Non
     assert await middle.rest()
     assert (await lab.store.task(child)).task.live
     assert await lab.store.unconcluded_tasks() == ()
-    await work(lab, grandchild, "Deep.")
+    await work_child(lab, grandchild, "Deep.")
     assert await open_notices(lab, child) == [(grandchild, 0, "due")]
     assert (await lab.store.task(child)).task.live
-    await work(lab, child, "All of it.")
+    await work_child(lab, child, "All of it.")
     assert (await lab.store.task(child)).task.result == "All of it."
 
 
 @pytest.mark.spec("T-09")
 async def test_from_the_foreground_to_the_background_once(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     (call,) = boss.calls
     child = await boss.launch(call, background=False)
     first, second = (
@@ -237,7 +237,7 @@ async def test_from_the_foreground_to_the_background_once(lab: Lab) -> None:
     assert first == second
     assert (first.background, first.calls) == (True, ())
     assert isinstance(result_of(await lab.store.call(call.id)), Completed)
-    await work(lab, child)
+    await work_child(lab, child)
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
     with pytest.raises(Conflict, match="has ended"):
         await lab.store.actions.move_to_background(child)
@@ -245,10 +245,10 @@ async def test_from_the_foreground_to_the_background_once(lab: Lab) -> None:
 
 @pytest.mark.spec("T-16", "C-04")
 async def test_the_feed_gives_tasks_as_they_are(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     cursor = await lab.store.cursor()
     ended, live = [await boss.launch(call) for call in boss.calls]
-    await work(lab, ended)
+    await work_child(lab, ended)
     events = (await lab.store.feed(cursor)).events
     assert [e.session_id for e in events if isinstance(e, TaskCompleted)] == [ended]
     assert [e.session_id for e in events if isinstance(e, TaskUpdated)] == [live]

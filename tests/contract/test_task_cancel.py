@@ -15,12 +15,12 @@ from asyncagents.domain.fact import CancelTasks, ClearTasks, Resume
 from asyncagents.errors import NotFound
 from asyncagents.store.verb.feed import read_changes, revision
 from tests.support.store.lab import ALICE, BOB, Lab, result_of
-from tests.support.store.task import Parent, open_notices, parent, rewrite_task, work
+from tests.support.store.task import Parent, open_notices, open_parent, rewrite_task, work_child
 
 
 @pytest.mark.spec("D-06")
 async def test_nothing_is_launched_after_a_cancel(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     (call,) = boss.calls
     await lab.store.cancel(boss.id)
     await boss.launch(call)
@@ -30,7 +30,7 @@ async def test_nothing_is_launched_after_a_cancel(lab: Lab) -> None:
 
 @pytest.mark.spec("D-06", "T-15")
 async def test_a_cancel_of_the_parent_ends_its_tasks_and_wakes_nobody(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     back = await boss.launch(boss.calls[0])
     front = await boss.launch(boss.calls[1], background=False)
     before = len(lab.commits)
@@ -48,7 +48,7 @@ async def test_a_cancel_of_the_parent_ends_its_tasks_and_wakes_nobody(lab: Lab) 
 
 @pytest.mark.spec("D-06")
 async def test_a_cancel_of_the_turn_spares_the_background(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     back = await boss.launch(boss.calls[0])
     front = await boss.launch(boss.calls[1], background=False)
     await lab.store.cancel(boss.id, scope="turn")
@@ -58,7 +58,7 @@ async def test_a_cancel_of_the_turn_spares_the_background(lab: Lab) -> None:
 
 @pytest.mark.spec("T-05", "T-15")
 async def test_a_parent_that_cancels_knows_it(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     child = await boss.launch(boss.calls[0])
     fact = CancelTasks((child,), "parent")
     await lab.store.finish_call(boss.lease, boss.calls[1].id, Completed("cancelled"), (fact,))
@@ -69,9 +69,9 @@ async def test_a_parent_that_cancels_knows_it(lab: Lab) -> None:
 
 @pytest.mark.spec("T-05", "T-14")
 async def test_cleared_tasks_are_gone_and_their_sessions_are_not(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     ended, live = await boss.launch(boss.calls[0]), await boss.launch(boss.calls[1])
-    await work(lab, ended)
+    await work_child(lab, ended)
     cursor = await lab.store.cursor()
     fact = ClearTasks(boss.id)
     await lab.store.finish_call(boss.lease, boss.calls[2].id, Completed("cleared"), (fact,))
@@ -86,7 +86,7 @@ async def test_cleared_tasks_are_gone_and_their_sessions_are_not(lab: Lab) -> No
 
 @pytest.mark.spec("D-06", "T-15")
 async def test_the_deletion_of_a_child_tells_its_parent_and_keeps_the_task(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await lab.store.delete_session(child)
     task = (await lab.store.task(child)).task
@@ -96,16 +96,16 @@ async def test_the_deletion_of_a_child_tells_its_parent_and_keeps_the_task(lab: 
 
 @pytest.mark.spec("D-06", "T-14")
 async def test_the_deletion_of_a_parent_deletes_its_tasks_and_notices(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     for call in boss.calls:
-        await work(lab, await boss.launch(call))
+        await work_child(lab, await boss.launch(call))
     await lab.store.delete_session(boss.id)
     assert (await lab.store.tasks(), await open_notices(lab, boss.id)) == ((), [])
 
 
 @pytest.mark.spec("T-03")
 async def test_a_deadline_ends_a_task_by_the_stores_clock(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     due = lab.clock.now() + 1_000
     child = await boss.launch(boss.calls[0], longest=1_000, due=due)
     assert await boss.rest()
@@ -122,9 +122,9 @@ async def test_a_deadline_ends_a_task_by_the_stores_clock(lab: Lab) -> None:
 
 @pytest.mark.spec("D-10", "X-07")
 async def test_other_processes_hear_of_a_deadline(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], longest=1_000)
-    await work(lab, child)
+    await work_child(lab, child)
     seen = await lab.database.read(revision)
     await lab.store.resume(Resume(child, lab.input(child, "more"), "more"))
     upto = await lab.database.read(revision)
@@ -135,9 +135,9 @@ async def test_other_processes_hear_of_a_deadline(lab: Lab) -> None:
 @pytest.mark.spec("T-09")
 async def test_a_sweep_finds_an_end_that_was_missed(lab: Lab) -> None:
     """As if a process had ended its child's turn without a word."""
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
-    await work(lab, child)
+    await work_child(lab, child)
     done = (await lab.store.task(child)).task
     missed = replace(done, status="running", ended=None, result=None, account=None)
     await rewrite_task(lab, missed, msgspec.json.encode(missed), SHAPE_VERSION)
@@ -156,7 +156,7 @@ async def test_a_sweep_finds_an_end_that_was_missed(lab: Lab) -> None:
 
 @pytest.mark.spec("D-10")
 async def test_places_are_given_in_order_and_kept_by_nobody_who_waits(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     one, two, three = [await boss.launch(call, crowd=1) for call in boss.calls]
     claim = await lab.claim(one)
     for late, place in ((two, 1), (three, 2)):
@@ -167,7 +167,7 @@ async def test_places_are_given_in_order_and_kept_by_nobody_who_waits(lab: Lab) 
     step = await lab.step(claim)
     call = lab.call(step)
     await lab.end(claim, step, call)
-    await lab.move(claim, call, lab.waiting())
+    await lab.move(claim, call, lab.open_state())
     before = len(lab.commits)
     assert await lab.store.park(claim, (await lab.store.control(one)).wake_seq)
     assert two in lab.commits[before].woken
@@ -179,7 +179,7 @@ async def test_places_are_given_in_order_and_kept_by_nobody_who_waits(lab: Lab) 
 
 @pytest.mark.spec("D-10")
 async def test_what_is_cancelled_need_not_queue_to_be_ended(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     one, two = [await boss.launch(call, crowd=1) for call in boss.calls]
     await lab.claim(one)
     await lab.store.cancel(two)
@@ -188,7 +188,7 @@ async def test_what_is_cancelled_need_not_queue_to_be_ended(lab: Lab) -> None:
 
 @pytest.mark.spec("T-03")
 async def test_a_child_whose_process_dies_again_and_again_ends_by_a_crash(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     claim = await lab.claim(child)
     await lab.step(claim)
@@ -203,7 +203,7 @@ async def test_a_child_whose_process_dies_again_and_again_ends_by_a_crash(lab: L
 
 @pytest.mark.spec("T-03")
 async def test_a_child_that_a_person_rejects_ends_with_an_error_by_the_user(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     claim = await lab.claim(child)
     step = await lab.step(claim)
@@ -216,7 +216,7 @@ async def test_a_child_that_a_person_rejects_ends_with_an_error_by_the_user(lab:
 
 @pytest.mark.spec("D-10", "D-06")
 async def test_as_many_as_are_deleted_at_work_may_go_on_instead(lab: Lab) -> None:
-    boss = await parent(lab, 4)
+    boss = await open_parent(lab, 4)
     first, *queued = [await boss.launch(call, crowd=2) for call in boss.calls]
     claim = await lab.claim(first)
     step = await lab.step(claim)
@@ -235,7 +235,7 @@ async def test_as_many_as_are_deleted_at_work_may_go_on_instead(lab: Lab) -> Non
 @pytest.mark.spec("D-10")
 async def test_who_was_deleted_or_cleared_counts_among_those_that_were_launched(lab: Lab) -> None:
     """Found by a soak: deleting children made room for more than a session may launch."""
-    boss = await parent(lab, 5)
+    boss = await open_parent(lab, 5)
     gone, _ = [await boss.launch(call) for call in boss.calls[:2]]
     await lab.store.delete_session(gone)
     await boss.launch(boss.calls[2], most=2)

@@ -11,7 +11,7 @@ from asyncagents.domain.session_state import Claim, RestReason
 from asyncagents.domain.step import StepRetry
 from tests.support.store.lab import Lab, result_of
 from tests.support.store.row import rewrite_call, rewrite_session
-from tests.support.store.task import middle, open_notices, parent, rewrite_task, work
+from tests.support.store.task import open_middle, open_notices, open_parent, rewrite_task, work_child
 
 
 async def _rest(lab: Lab, claim: Claim, reason: RestReason) -> bool:
@@ -22,14 +22,14 @@ async def _rest(lab: Lab, claim: Claim, reason: RestReason) -> bool:
 @pytest.mark.spec("D-06", "T-09")
 async def test_a_turn_cancelled_while_it_waited_for_a_task_that_has_ended_is_an_end(lab: Lab) -> None:
     """The end came between the cancel and the rest, and the call that waited has consumed it."""
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
-    boss_below = await middle(lab, child, 2)
+    boss_below = await open_middle(lab, child, 2)
     below = await boss_below.launch(boss_below.calls[0])
     await boss_below.watch(boss_below.calls[1], below)
     await lab.store.cancel(child, scope="turn")
     assert (await lab.store.task(child)).task.live
-    await work(lab, below)
+    await work_child(lab, below)
     assert await _rest(lab, boss_below.lease, "aborted")
     task = (await lab.store.task(child)).task
     assert (task.status, task.ended_by) == ("cancelled", "user")
@@ -39,12 +39,12 @@ async def test_a_turn_cancelled_while_it_waited_for_a_task_that_has_ended_is_an_
 
 @pytest.mark.spec("T-08", "T-15")
 async def test_a_wait_for_a_later_run_does_not_swallow_the_end_of_an_earlier_one(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     child = await boss.launch(boss.calls[0])
-    await work(lab, child, "Red.")
+    await work_child(lab, child, "Red.")
     await lab.store.resume(Resume(child, lab.input(child, "more"), "more"))
     await boss.watch(boss.calls[1], child)
-    await work(lab, child, "Dark.")
+    await work_child(lab, child, "Dark.")
     result = result_of(await lab.store.call(boss.calls[1].id))
     assert isinstance(result, Completed)
     assert "Red." not in result.output
@@ -54,12 +54,12 @@ async def test_a_wait_for_a_later_run_does_not_swallow_the_end_of_an_earlier_one
 @pytest.mark.spec("T-15")
 @pytest.mark.parametrize("waits", [True, False])
 async def test_an_end_is_said_once_however_its_result_is_read(lab: Lab, waits: bool) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     launch, read = boss.calls
     child = await boss.launch(launch)
     if waits:
         await boss.watch(read, child)
-    await work(lab, child)
+    await work_child(lab, child)
     if not waits:
         await lab.store.finish_call(boss.lease, read.id, Completed("Red."), (Retrieve(child, 0),))
     told = [event for event in lab.events if isinstance(event, TaskCompleted | TaskUpdated)]
@@ -69,7 +69,7 @@ async def test_an_end_is_said_once_however_its_result_is_read(lab: Lab, waits: b
 
 @pytest.mark.spec("T-15", "D-06")
 async def test_an_end_by_a_cancel_is_told_later_if_the_call_that_waited_was_given_up_before(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], background=False)
     assert await _rest(lab, boss.lease, "crash_loop")
     assert (await lab.store.task(child)).task.live
@@ -80,7 +80,7 @@ async def test_an_end_by_a_cancel_is_told_later_if_the_call_that_waited_was_give
 @pytest.mark.spec("T-09")
 async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(lab: Lab) -> None:
     """Its end was missed, somebody resumed it, and it waits for its provider when the sweep gets to it."""
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     claim = await lab.claim(child)
     step = await lab.step(claim)
@@ -102,7 +102,7 @@ async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(
 
 @pytest.mark.parametrize("name", ["session", "call", "wait"])
 async def test_a_child_ends_whatever_became_of_the_rows_of_its_parent(lab: Lab, name: str) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     child = await boss.launch(boss.calls[0], background=False)
     if name == "wait":
         await boss.watch(boss.calls[1], child)
@@ -112,13 +112,13 @@ async def test_a_child_ends_whatever_became_of_the_rows_of_its_parent(lab: Lab, 
     else:
         call = await lab.store.call(boss.calls[name == "wait"].id)
         await rewrite_call(lab, call, b'{"state":{"type":"levitating"}}', 1)
-    await work(lab, child)
+    await work_child(lab, child)
     task = (await lab.store.task(child)).task
     assert (task.status, task.result) == ("completed", "Red.")
 
 
 async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     (front, watch) = boss.calls
     fact = boss.spawn(front, background=False)
     child = fact.info.id
@@ -126,7 +126,7 @@ async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(
     await lab.store.open_call(boss.lease, front.id, state, (fact,))
     await boss.watch(watch, child)
     await rewrite_task(lab, fact.task, b"[]", 1)
-    await work(lab, child)
+    await work_child(lab, child)
     await lab.store.conclude_task(child)
     for call in boss.calls:
         result = result_of(await lab.store.call(call.id))
@@ -138,11 +138,11 @@ async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(
 @pytest.mark.parametrize("name", ["session", "call"])
 @pytest.mark.parametrize("how", ["abort", "deadline"])
 async def test_a_broken_child_keeps_nobody_else_from_being_cancelled(lab: Lab, name: str, how: str) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     top = await boss.launch(boss.calls[0], due=lab.clock.now() + 1)
-    boss_below = await middle(lab, top, 3)
+    boss_below = await open_middle(lab, top, 3)
     tasks = [await boss_below.launch(call) for call in boss_below.calls]
-    bad = await middle(lab, tasks[1])
+    bad = await open_middle(lab, tasks[1])
     if name == "session":
         await rewrite_session(lab, bad.id, b'{"id": 7', 1)
     else:

@@ -10,12 +10,12 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.board import KindFilter, TaskQuery
 from asyncagents.store.tx import Row
 from tests.support.store.lab import Lab
-from tests.support.store.task import Parent, parent, rewrite_task, task_row, work
+from tests.support.store.task import Parent, open_parent, rewrite_task, task_row, work_child
 
 
 async def _mixed(lab: Lab) -> tuple[Parent, list[SessionId]]:
     """Two tasks in the background and, in the same batch, one that its parent waits for."""
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     launched = [await boss.launch(call, description=f"B{n}") for n, call in enumerate(boss.calls[:2])]
     launched.append(await boss.launch(boss.calls[2], background=False, description="S"))
     return boss, launched
@@ -35,7 +35,7 @@ async def told_to(lab: Lab, boss: Parent) -> tuple[list[str], str]:
 async def test_a_notice_counts_background_tasks_alone(lab: Lab) -> None:
     boss, launched = await _mixed(lab)
     for each in reversed(launched):
-        await work(lab, each)
+        await work_child(lab, each)
     visible, hidden = await told_to(lab, boss)
     assert [text.splitlines()[-1] for text in visible] == ["Task Progress: 2/2"] * 2
     assert "\nAll 2 tasks finished.\n" in hidden
@@ -44,7 +44,7 @@ async def test_a_notice_counts_background_tasks_alone(lab: Lab) -> None:
 @pytest.mark.spec("Z-03")
 async def test_a_board_is_of_background_tasks_unless_it_is_asked_for_others(lab: Lab) -> None:
     _, (first, second, waited) = await _mixed(lab)
-    await work(lab, waited)
+    await work_child(lab, waited)
     wanted: dict[KindFilter, list[SessionId]] = {
         "background": [second, first],
         "sync": [waited],
@@ -77,8 +77,8 @@ async def test_a_board_is_of_background_tasks_unless_it_is_asked_for_others(lab:
 @pytest.mark.spec("Z-03", "T-07")
 async def test_a_group_lists_all_with_their_kinds_and_counts_background_tasks_alone(lab: Lab) -> None:
     _, (first, second, waited) = await _mixed(lab)
-    await work(lab, first)
-    await work(lab, waited)
+    await work_child(lab, first)
+    await work_child(lab, waited)
     batch = (await lab.store.task(first)).task.batch
     group = await lab.store.board.group(batch)
     assert [(task.session_id, task.kind) for task in group.tasks] == [
@@ -92,7 +92,7 @@ async def test_a_group_lists_all_with_their_kinds_and_counts_background_tasks_al
 
 @pytest.mark.spec("Z-03")
 async def test_a_group_without_background_tasks_counts_none(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], background=False)
     group = await lab.store.board.group((await lab.store.task(child)).task.batch)
     assert [task.kind for task in group.tasks] == ["sync"]
@@ -101,7 +101,7 @@ async def test_a_group_without_background_tasks_counts_none(lab: Lab) -> None:
 
 @pytest.mark.spec("Z-03")
 async def test_the_kind_of_a_task_is_that_of_its_latest_run(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], background=False)
 
     async def kinds() -> tuple[str, int]:
@@ -111,18 +111,18 @@ async def test_the_kind_of_a_task_is_that_of_its_latest_run(lab: Lab) -> None:
     assert await kinds() == ("sync", 0)
     await lab.store.actions.move_to_background(child)
     assert await kinds() == ("background", 1)
-    await work(lab, child)
+    await work_child(lab, child)
     follow = Resume(child, lab.input(child, "and?"), "and?", boss.calls[0].id)
     await lab.store.resume(follow)
     assert await kinds() == ("sync", 0)
-    await work(lab, child)
+    await work_child(lab, child)
     await lab.store.resume(Resume(child, lab.input(child, "more"), "more"))
     assert await kinds() == ("background", 1)
 
 
 @pytest.mark.spec("Z-03")
 async def test_a_row_that_says_nothing_of_its_kind_is_of_the_background(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     raw, version = await task_row(lab, child)
     assert "background" not in json.loads(raw)
@@ -131,9 +131,9 @@ async def test_a_row_that_says_nothing_of_its_kind_is_of_the_background(lab: Lab
 
 
 async def test_a_task_whose_session_was_deleted_is_listed_wherever_its_row_is(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     ended, live = [await boss.launch(call) for call in boss.calls]
-    await work(lab, ended)
+    await work_child(lab, ended)
     for each in (ended, live):
         await lab.store.delete_session(each)
     rows: list[Row] = await lab.database.read(lambda tx: tx.all("tasks_of_tree", boss.id))

@@ -5,14 +5,14 @@ import pytest
 from asyncagents.domain.id import SessionId
 from asyncagents.store.verb.feed import read_changes, revision
 from tests.support.store.lab import ALICE, Lab
-from tests.support.store.task import Parent, middle, parent, work
+from tests.support.store.task import Parent, open_middle, open_parent, work_child
 
 
 async def _crowded(lab: Lab) -> tuple[Parent, SessionId, Parent, SessionId]:
     """One place: `below` has it, its parent `first` wants to go on, `last` waits behind that."""
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     first = await boss.launch(boss.calls[0], crowd=1)
-    boss_below = await middle(lab, first)
+    boss_below = await open_middle(lab, first)
     below = await boss_below.launch(boss_below.calls[0], crowd=1)
     assert await boss_below.rest()
     claim = await lab.claim(below)
@@ -45,12 +45,12 @@ async def test_a_process_that_stops_hands_the_queue_over_to_the_others(lab: Lab)
 
 @pytest.mark.spec("D-10", "D-06")
 async def test_who_leaves_the_queue_by_a_cancel_lets_the_next_one_go(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     first = await boss.launch(boss.calls[0], crowd=2)
-    boss_below = await middle(lab, first)
+    boss_below = await open_middle(lab, first)
     below = await boss_below.launch(boss_below.calls[0], crowd=2)
     assert await boss_below.rest()
-    await work(lab, below)  # its end wakes `first`, which gets no further than the queue
+    await work_child(lab, below)  # its end wakes `first`, which gets no further than the queue
     await lab.claim(await boss.launch(boss.calls[1], crowd=2))
     last = await boss.launch(boss.calls[2], crowd=2)
     assert await lab.store.claim(last, ALICE, dead=None) is None

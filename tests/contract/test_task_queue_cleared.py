@@ -7,7 +7,7 @@ from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import explain_session
 from tests.support.store.lab import ALICE, BOB, Lab
-from tests.support.store.task import Parent, parent, work
+from tests.support.store.task import Parent, open_parent, work_child
 
 
 async def _clear(boss: Parent, number: int) -> None:
@@ -18,7 +18,7 @@ async def _clear(boss: Parent, number: int) -> None:
 async def _cleared(boss: Parent, crowd: int) -> SessionId:
     """A child that worked once, with the first call; with the second its task was cleared."""
     child = await boss.launch(boss.calls[0], crowd=crowd)
-    await work(boss.lab, child)
+    await work_child(boss.lab, child)
     await _clear(boss, 1)
     return child
 
@@ -29,7 +29,7 @@ async def _waits(lab: Lab, session_id: SessionId) -> bool:
 
 @pytest.mark.spec("D-10")
 async def test_a_cleared_child_that_is_spoken_to_queues_and_is_let_in(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     cleared = await _cleared(boss, crowd=1)
     other = await boss.launch(boss.calls[2], crowd=1)
     claim = await lab.claim(other)
@@ -50,7 +50,7 @@ async def test_a_cleared_child_that_is_spoken_to_queues_and_is_let_in(lab: Lab) 
 
 @pytest.mark.spec("D-10")
 async def test_a_cleared_child_at_work_holds_a_place_and_gives_it_to_the_next(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     cleared = await _cleared(boss, crowd=1)
     await lab.prompt(cleared, "one more thing")
     claim = await lab.claim(cleared)
@@ -66,7 +66,7 @@ async def test_a_cleared_child_at_work_holds_a_place_and_gives_it_to_the_next(la
 @pytest.mark.spec("D-10")
 async def test_a_cleared_child_that_rests_wakes_who_may_go_only_now(lab: Lab) -> None:
     """Three may work. With two at work the third may go anyway; the fourth goes when one has stopped."""
-    boss = await parent(lab, 5)
+    boss = await open_parent(lab, 5)
     cleared = await _cleared(boss, crowd=3)
     await lab.prompt(cleared, "one more thing")
     claim = await lab.claim(cleared)
@@ -81,7 +81,7 @@ async def test_a_cleared_child_that_rests_wakes_who_may_go_only_now(lab: Lab) ->
 
 @pytest.mark.spec("D-10", "X-07")
 async def test_a_cleared_child_whose_process_died_goes_on_with_its_place(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     cleared = await _cleared(boss, crowd=1)
     await lab.prompt(cleared, "one more thing")
     await lab.claim(cleared)
@@ -93,7 +93,7 @@ async def test_a_cleared_child_whose_process_died_goes_on_with_its_place(lab: La
 @pytest.mark.spec("D-10")
 async def test_a_child_that_a_client_made_takes_a_place_and_waits_for_none(lab: Lab) -> None:
     """Whoever made it may hold a place while it waits for it."""
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     first = await boss.launch(boss.calls[0], crowd=2)
     await lab.claim(first)
     made = await lab.session(parent=boss.id)
@@ -109,7 +109,7 @@ async def test_a_child_that_a_client_made_takes_a_place_and_waits_for_none(lab: 
 
 @pytest.mark.spec("D-10")
 async def test_a_client_s_child_that_rests_wakes_who_may_go_only_now(lab: Lab) -> None:
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     made = await lab.session(parent=boss.id)
     await lab.prompt(made)
     claim = await lab.claim(made)
@@ -124,5 +124,5 @@ async def test_a_client_s_child_that_rests_wakes_who_may_go_only_now(lab: Lab) -
 
 @pytest.mark.spec("D-10", "P-13")
 async def test_the_limit_of_a_cleared_child_is_exported(lab: Lab) -> None:
-    cleared = await _cleared(await parent(lab, 2), crowd=7)
+    cleared = await _cleared(await open_parent(lab, 2), crowd=7)
     assert (await lab.store.transfer.session(cleared)).mark.crowd == 7

@@ -17,7 +17,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import StoreError
 from asyncagents.store.tx import Tx
 from tests.support.store.lab import Lab
-from tests.support.store.task import Parent, open_notices, parent, rewrite_task, task_row, work
+from tests.support.store.task import Parent, open_notices, open_parent, rewrite_task, task_row, work_child
 
 NEWER = SHAPE_VERSION + 1
 
@@ -28,12 +28,12 @@ def _with(raw: bytes, **more: Any) -> bytes:
 
 @pytest.mark.spec("X-06")
 async def test_a_newer_task_keeps_what_we_do_not_know_and_ends_all_the_same(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     task = (await lab.store.task(child)).task
     raw, _ = await task_row(lab, child)
     await rewrite_task(lab, task, _with(raw, mood="bright"), NEWER)
-    await work(lab, child)
+    await work_child(lab, child)
     raw, version = await task_row(lab, child)
     kept = msgspec.json.decode(raw)
     assert (kept["mood"], kept["status"], kept["result"], version) == ("bright", "completed", "Red.", NEWER)
@@ -44,7 +44,7 @@ async def test_a_newer_task_keeps_what_we_do_not_know_and_ends_all_the_same(lab:
 
 @pytest.mark.spec("T-03")
 async def test_an_open_call_of_a_task_that_a_newer_release_wrote_is_settled(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     (call,) = boss.calls
     child = await boss.launch(call, background=False)
     task = (await lab.store.task(child)).task
@@ -57,7 +57,7 @@ async def test_an_open_call_of_a_task_that_a_newer_release_wrote_is_settled(lab:
 
 async def _broken(lab: Lab, **more: Any) -> tuple[Parent, SessionId, SessionId]:
     """A parent with a good and a broken task, and a call to spare."""
-    boss = await parent(lab, 3)
+    boss = await open_parent(lab, 3)
     good = await boss.launch(boss.calls[0])
     bad = await boss.launch(boss.calls[1], **more)
     task = (await lab.store.task(bad)).task
@@ -81,7 +81,7 @@ async def test_a_broken_task_is_an_error_where_it_is_read_and_hides_no_other(lab
 async def test_beside_a_broken_task_others_end_and_are_told(lab: Lab) -> None:
     boss, good, _ = await _broken(lab)
     cursor = await lab.store.cursor()
-    await work(lab, good)
+    await work_child(lab, good)
     assert [e.session_id for e in (await lab.store.feed(cursor)).events if isinstance(e, TaskCompleted)] == [
         good
     ]
@@ -125,7 +125,7 @@ async def test_what_keeps_the_parent_of_a_broken_task_is_told(lab: Lab) -> None:
 async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_parent_can_end(
     lab: Lab,
 ) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     claim = await lab.claim(child)
     step = await lab.step(claim)
@@ -135,7 +135,7 @@ async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_pa
     grandchild = await middle.launch(middle.calls[0])
     assert await middle.rest()
     await rewrite_task(lab, (await lab.store.task(grandchild)).task, b"[]", SHAPE_VERSION)
-    await work(lab, grandchild)
+    await work_child(lab, grandchild)
     assert await lab.store.status(grandchild) == Idle()
     assert await lab.store.unconcluded_tasks() == (grandchild,)
     await lab.store.conclude_task(grandchild)
@@ -148,9 +148,9 @@ async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_pa
 @pytest.mark.spec("T-15")
 async def test_an_end_that_cannot_be_read_is_told_as_one(lab: Lab) -> None:
     """Else its parent would fail at every step from here on."""
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
-    await work(lab, child)
+    await work_child(lab, child)
 
     async def spoil(tx: Tx) -> None:
         await tx.run("delete_task_notices", child)
@@ -170,7 +170,7 @@ async def test_an_end_that_cannot_be_read_is_told_as_one(lab: Lab) -> None:
 @pytest.mark.spec("D-04")
 @pytest.mark.parametrize("ruled", [False, True])
 async def test_who_is_moved_to_the_background_asks_no_more_questions(lab: Lab, ruled: bool) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     (call,) = boss.calls
     fact = boss.spawn(call, background=False)
     own = (Rule(permission="todowrite", pattern="*", action="deny"),) if ruled else ()

@@ -10,7 +10,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.account import all_runs
 from asyncagents.domain.task.task import Account, Task
 from tests.support.store.lab import SPENT, Lab
-from tests.support.store.task import parent, rewrite_task, task_row
+from tests.support.store.task import open_parent, rewrite_task, task_row
 
 
 async def _toil(lab: Lab, child: SessionId, *tools: str, rest: bool = True) -> None:
@@ -47,7 +47,7 @@ async def _account(lab: Lab, child: SessionId) -> Account:
 
 @pytest.mark.spec("Z-05", "T-08")
 async def test_the_account_of_a_later_run_is_of_that_run(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await _toil(lab, child, "read", "bash")
     first = await _account(lab, child)
@@ -67,7 +67,7 @@ async def test_the_account_of_a_later_run_is_of_that_run(lab: Lab) -> None:
 
 @pytest.mark.spec("Z-05", "T-06")
 async def test_the_progress_of_a_resumed_task_is_of_its_run(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await _toil(lab, child, "read", "bash")
     await _resume(lab, child)
@@ -80,7 +80,7 @@ async def test_the_progress_of_a_resumed_task_is_of_its_run(lab: Lab) -> None:
 
 @pytest.mark.spec("Z-05")
 async def test_a_cancelled_run_is_counted_by_itself(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await _toil(lab, child, "read", "bash")
     await _resume(lab, child)
@@ -95,7 +95,7 @@ async def test_a_cancelled_run_is_counted_by_itself(lab: Lab) -> None:
 
 @pytest.mark.spec("Z-05")
 async def test_what_a_person_has_the_session_do_in_between_is_of_no_run(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await _toil(lab, child, "read")
     await lab.store.admit(lab.input(child, "by the way"))
@@ -113,7 +113,7 @@ async def test_what_a_person_has_the_session_do_in_between_is_of_no_run(lab: Lab
 @pytest.mark.parametrize("live", [True, False])
 async def test_rows_of_an_older_program_are_read_for_what_they_are(lab: Lab, live: bool) -> None:
     """It kept nothing of earlier runs: an account with the calls and tokens of all of them."""
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await _toil(lab, child, "read", "bash")
     await _resume(lab, child)

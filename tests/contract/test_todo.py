@@ -17,7 +17,7 @@ PLAN = (
 
 @pytest.mark.spec("O-02", "O-06")
 async def test_a_list_commits_with_the_call_that_wrote_it_and_replaces_the_one_before(lab: Lab) -> None:
-    session_id, claim, (call, again) = await lab.called(Running(1), Running(1))
+    session_id, claim, (call, again) = await lab.start_calls(Running(1), Running(1))
     other = await lab.session()
     lab.commits.clear()
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, PLAN),))
@@ -28,7 +28,7 @@ async def test_a_list_commits_with_the_call_that_wrote_it_and_replaces_the_one_b
 
 
 async def test_a_call_that_is_settled_writes_no_list(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(Running(1))
+    session_id, claim, (call,) = await lab.start_calls(Running(1))
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, PLAN),))
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, ()),))
     assert await lab.store.todos(session_id) == PLAN
@@ -36,7 +36,7 @@ async def test_a_call_that_is_settled_writes_no_list(lab: Lab) -> None:
 
 @pytest.mark.spec("O-02")
 async def test_a_reader_of_the_feed_gets_the_list_as_it_is(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(Running(1))
+    session_id, claim, (call,) = await lab.start_calls(Running(1))
     cursor = await lab.store.cursor()
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, PLAN),))
     feed = await lab.store.feed(cursor)
@@ -44,7 +44,7 @@ async def test_a_reader_of_the_feed_gets_the_list_as_it_is(lab: Lab) -> None:
 
 
 async def test_a_list_goes_with_its_session(lab: Lab) -> None:
-    session_id, claim, (call,) = await lab.called(Running(1))
+    session_id, claim, (call,) = await lab.start_calls(Running(1))
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, PLAN),))
     await lab.store.delete_session(session_id)
     with pytest.raises(NotFound):

@@ -74,7 +74,7 @@ async def test_the_same_key_again_moves_nothing(lab: Lab) -> None:
 
 
 async def test_only_who_holds_a_session_says_where_it_stands(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     await lab.store.save_trace(claim, ONE)
     await lab.claim(session_id, BOB, dead=ALICE)
     with pytest.raises(ClaimLost):

@@ -44,7 +44,7 @@ async def test_a_tree_is_at_work_while_any_of_it_is_ready_running_or_in_backoff(
 
 
 async def test_a_session_that_only_asks_is_not_at_work(lab: Lab) -> None:
-    session_id, claim, _, _ = await lab.asked()
+    session_id, claim, _, _ = await lab.open_ask()
     assert await lab.store.working_sessions(session_id) == (session_id,)
     assert await lab.store.park(claim, (await lab.store.control(session_id)).wake_seq)
     assert await lab.store.working_sessions(session_id) == ()

@@ -47,7 +47,7 @@ BREAKS: dict[str, Break] = {"session": _session, "message": _message, "part": _p
 
 async def _broken(lab: Lab, name: str) -> tuple[SessionId, Claim, Call]:
     """A session with a call that is due, then broken."""
-    session_id, claim, (call,) = await lab.called(lab.waiting(due=lab.clock.now()))
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
     await BREAKS[name](lab, session_id, call)
     return session_id, claim, call
 
@@ -70,7 +70,7 @@ async def test_reading_it_is_a_clear_error(lab: Lab, name: str) -> None:
 @pytest.mark.parametrize("name", BREAKS)
 async def test_all_others_go_on(lab: Lab, name: str) -> None:
     session_id, _, _ = await _broken(lab, name)
-    other, claim, (due,) = await lab.called(lab.waiting(due=lab.clock.now()))
+    other, claim, (due,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
     assert other in {info.id for info in await lab.store.sessions(PROJECT)}
     assert set(await lab.store.statuses()) == {session_id, other}
     assert {active.session_id for active in await lab.store.active_sessions(POOL)} == {session_id, other}
@@ -111,7 +111,7 @@ async def test_children_are_listed_without_the_one_that_is_broken(lab: Lab) -> N
 
 
 async def test_a_cut_off_step_with_a_broken_part_does_not_run_on(lab: Lab) -> None:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await rewrite_part(lab, lab.ids.part(), b'{"type":"text"}', 1, message_id=step.id)
     with pytest.raises(StoreError, match="unreadable part"):

@@ -11,7 +11,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import Damaged, NotFound
 from tests.support.store.lab import ALICE, BOB, POOL, Lab
 from tests.support.store.row import rewrite_call, rewrite_session
-from tests.support.store.task import middle, open_notices, parent
+from tests.support.store.task import open_middle, open_notices, open_parent
 
 Damage: TypeAlias = Callable[[Lab, SessionId], Awaitable[None]]
 WHY = "unreadable session"
@@ -23,7 +23,7 @@ async def _spoil(lab: Lab, session_id: SessionId) -> None:
 
 @pytest.mark.spec("D-10")
 async def test_one_that_waits_for_a_place_is_passed_over(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     bad, good = [await boss.launch(call, crowd=1) for call in boss.calls]
     await _spoil(lab, bad)
     with pytest.raises(Damaged):
@@ -38,7 +38,7 @@ async def test_one_that_waits_for_a_place_is_passed_over(lab: Lab) -> None:
 
 @pytest.mark.spec("D-10")
 async def test_one_that_was_at_work_gives_its_place_to_the_next(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     bad, good = [await boss.launch(call, crowd=1) for call in boss.calls]
     await lab.claim(bad)
     await _spoil(lab, bad)
@@ -50,7 +50,7 @@ async def test_one_that_was_at_work_gives_its_place_to_the_next(lab: Lab) -> Non
 @pytest.mark.spec("D-10", "T-15")
 @pytest.mark.parametrize("background", [True, False])
 async def test_its_parent_learns_that_the_task_has_failed(lab: Lab, background: bool) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     bad = await boss.launch(boss.calls[0], crowd=1, background=background)
     await _spoil(lab, bad)
     assert await lab.store.set_aside(bad, ALICE, WHY)
@@ -77,10 +77,10 @@ async def test_a_root_is_not_set_aside(lab: Lab) -> None:
 
 @pytest.mark.spec("D-10")
 async def test_one_that_is_mended_works_again_when_it_is_woken(lab: Lab) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     bad = await boss.launch(boss.calls[0], crowd=1)
     call = boss.calls[0]
-    child = await middle(lab, bad)
+    child = await open_middle(lab, bad)
     (own,) = child.calls
     await rewrite_call(lab, own, b"{", 1)
     assert await lab.store.set_aside(bad, ALICE, "unreadable call")
@@ -99,9 +99,9 @@ async def _body(lab: Lab, call_id: str) -> bytes:
 @pytest.mark.spec("D-06")
 @pytest.mark.parametrize("which", ["root", "child", "grandchild", "all"])
 async def test_a_tree_with_one_is_deleted(lab: Lab, which: str) -> None:
-    boss = await parent(lab)
+    boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], crowd=1)
-    below = await middle(lab, child)
+    below = await open_middle(lab, child)
     grandchild = await below.launch(below.calls[0], crowd=1)
     tree = {"root": boss.id, "child": child, "grandchild": grandchild}
     cursor = await lab.store.cursor()
@@ -124,7 +124,7 @@ async def test_a_tree_with_one_is_deleted(lab: Lab, which: str) -> None:
 
 @pytest.mark.spec("D-06", "D-10")
 async def test_to_delete_one_that_works_lets_the_next_one_go(lab: Lab) -> None:
-    boss = await parent(lab, 2)
+    boss = await open_parent(lab, 2)
     bad, good = [await boss.launch(call, crowd=1) for call in boss.calls]
     await lab.claim(bad)
     await _spoil(lab, bad)

@@ -10,12 +10,18 @@ import aiohttp
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.support.process.command_line import PATIENCE, ended, open_desk, said, slow
+from tests.support.process.command_line import (
+    PROCESS_PATIENCE,
+    build_slow_replies,
+    open_desk,
+    read_until,
+    wait_for_exit,
+)
 
 
 async def url_of(process: Process) -> str:
     assert process.stderr is not None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PROCESS_PATIENCE):
         while line := (await process.stderr.readline()).decode():
             if line.startswith("listening at "):
                 return line.removeprefix("listening at ").strip()
@@ -24,11 +30,11 @@ async def url_of(process: Process) -> str:
 
 @pytest.mark.spec("H-10")
 async def test_a_run_answers_over_http_while_it_works_and_gets_no_work_of_others(tmp_path: Path) -> None:
-    script = {"go": slow("one two three four"), "other": [Reply(text="I work alone.")]}
+    script = {"go": build_slow_replies("one two three four"), "other": [Reply(text="I work alone.")]}
     async with open_desk(tmp_path, script) as (desk, _):
         run = await desk.start("run", "--api", "--port", "0", "go")
         url = await url_of(run)
-        await said(run, "one")
+        await read_until(run, "one")
         async with aiohttp.ClientSession() as http, http.get(f"{url}/v1/health") as response:
             health = await response.json()
         listing = json.loads((desk.data / "server.json").read_text())
@@ -36,7 +42,7 @@ async def test_a_run_answers_over_http_while_it_works_and_gets_no_work_of_others
         second = await desk.run("run", "--api", "--port", "0", "other")
         doctor = await desk.run("doctor")
         run.send_signal(signal.SIGTERM)
-        await ended(run)
+        await wait_for_exit(run)
         left = (desk.data / "server.json").exists()
 
     assert (health["status"], listing["url"], listing["servesAll"]) == ("ok", url, False)
@@ -61,7 +67,7 @@ async def test_where_it_is_switched_off_nothing_listens_and_all_else_works(tmp_p
         shown = await desk.run("show", session_id)
         files = {path.name for path in desk.data.iterdir()}
         serve.send_signal(signal.SIGTERM)
-        served = await ended(serve)
+        served = await wait_for_exit(serve)
 
     assert (ran.code, ran.out) == (0, "Done.\n")
     assert b"not listening" in told

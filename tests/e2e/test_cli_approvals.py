@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.support.process.command_line import on_a_terminal, open_desk
-from tests.support.process.serve_kit import serving
+from tests.support.process.command_line import open_desk, open_terminal
+from tests.support.process.serve_kit import open_desk_server
 
 MAY_I = "[?] more > "
 ASK_ALL = {"bash": "ask"}
@@ -22,7 +22,7 @@ def steps(*commands: str) -> Script:
 async def test_what_was_allowed_for_good_is_listed_and_withdrawn(tmp_path: Path) -> None:
     async with open_desk(tmp_path, steps("echo $(date)", "ls", "ls -la")) as (desk, _):
         desk.configure(permission=ASK_ALL)
-        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+        async with open_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
             await terminal.answer("a", to=MAY_I)
             await terminal.answer("a", to=MAY_I)
             code = await terminal.end()
@@ -71,7 +71,7 @@ async def test_a_server_at_work_asks_again_for_what_was_withdrawn(tmp_path: Path
     }
     async with open_desk(tmp_path, script) as (desk, _):
         desk.configure(permission=ASK_ALL)
-        async with serving(desk):
+        async with open_desk_server(desk):
             first = await desk.run("run", "go")
             asks = await desk.run("asks")
             [ask] = (await desk.run("asks", "--json")).json["asks"]

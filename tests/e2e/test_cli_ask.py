@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.support.process.command_line import CTRL_C, Desk, on_a_terminal, open_desk
+from tests.support.process.command_line import CTRL_C, Desk, open_desk, open_terminal
 from tests.support.process.script import (
     ASK_EDITS,
     PERMISSION_PROMPT,
@@ -39,7 +39,7 @@ def put_slow(desk: Desk) -> None:
 async def test_an_edit_shows_its_diff_and_is_made_when_it_is_approved(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "one\ntwo\n"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+        async with open_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
             await terminal.until(PERMISSION_PROMPT)
             assert read_project_file(desk, "a.txt") is None
             await terminal.answer("y", to=PERMISSION_PROMPT)
@@ -63,7 +63,7 @@ async def test_always_is_asked_once(tmp_path: Path) -> None:
         _,
     ):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.answer("a", to=PERMISSION_PROMPT)
             code = await terminal.end()
         made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
@@ -76,7 +76,7 @@ async def test_always_is_asked_once(tmp_path: Path) -> None:
 async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.answer("maybe", to=PERMISSION_PROMPT)
             await terminal.answer("n", to=PERMISSION_PROMPT)
             await terminal.answer("use tabs", to=WHY)
@@ -92,7 +92,7 @@ async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
 async def test_a_no_without_a_word_ends_the_turn(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.answer("n", to=PERMISSION_PROMPT)
             await terminal.answer("", to=WHY)
             await terminal.end()
@@ -109,7 +109,7 @@ async def test_the_arguments_are_edited_in_the_persons_editor(tmp_path: Path) ->
     editor.chmod(0o755)
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "mine"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go", env={"EDITOR": str(editor)}) as terminal:
+        async with open_terminal(desk, "run", "go", env={"EDITOR": str(editor)}) as terminal:
             await terminal.answer("e", to=PERMISSION_PROMPT)
             code = await terminal.end()
         made = read_project_file(desk, "a.txt")
@@ -121,7 +121,7 @@ async def test_the_arguments_are_edited_in_the_persons_editor(tmp_path: Path) ->
 async def test_without_an_editor_the_arguments_are_typed(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "mine"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.answer("e", to=PERMISSION_PROMPT)
             await terminal.answer("{oops", to="as JSON on one line > ")
             await terminal.answer("e", to=PERMISSION_PROMPT)
@@ -145,7 +145,7 @@ async def test_questions_are_answered_by_number_or_with_words(tmp_path: Path) ->
     script = script_steps(ToolUse("question", {"questions": questions}))
     async with (
         open_desk(tmp_path, script) as (desk, provider),
-        on_a_terminal(desk, "run", "go") as terminal,
+        open_terminal(desk, "run", "go") as terminal,
     ):
         await terminal.answer("7", to=WHICH)
         await terminal.answer("2", to=WHICH)
@@ -165,7 +165,7 @@ async def test_questions_are_answered_by_number_or_with_words(tmp_path: Path) ->
 async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.answer("q", to=PERMISSION_PROMPT)
             code = await terminal.end()
         listed = await desk.run("asks")
@@ -197,7 +197,7 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
 async def test_an_ask_outlives_the_process_that_was_killed_over_it(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.until(PERMISSION_PROMPT)
             terminal.process.send_signal(signal.SIGKILL)
             assert await terminal.end() == -signal.SIGKILL
@@ -215,7 +215,7 @@ async def test_what_is_answered_elsewhere_disappears_from_the_terminal(tmp_path:
         _,
     ):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.until(PERMISSION_PROMPT)
             (ask,) = (await desk.run("asks", "--json")).json["asks"]
             answered = await desk.run("answer", ask["id"], "once", "--detach")
@@ -232,7 +232,7 @@ async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(
     async with open_desk(tmp_path, beside_a_slow_one(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         put_slow(desk)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.until("begun")
             await terminal.until(PERMISSION_PROMPT)
             (ask,) = (await desk.run("asks", "--json")).json["asks"]
@@ -248,7 +248,7 @@ async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(
 async def test_ctrl_c_at_the_question_cancels(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.until(PERMISSION_PROMPT)
             terminal.press(CTRL_C)
             code = await terminal.end()
@@ -263,7 +263,7 @@ async def test_a_sibling_works_and_shows_its_output_while_a_person_is_asked(tmp_
     async with open_desk(tmp_path, beside_a_slow_one(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         put_slow(desk)
-        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+        async with open_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
             await terminal.until("bash: ./slow\n")
             await terminal.until("  begun\n")
             await terminal.answer("y", to=PERMISSION_PROMPT)
@@ -284,7 +284,7 @@ async def test_an_ask_of_a_child_says_for_whom_it_is(tmp_path: Path) -> None:
             child = await runtime.create_session(title="Notes", parent_id=root.id, directory=desk.project)
             await runtime.send(root.id, "hello", model="local/m")
             await runtime.send(child.id, "go", model="local/m")
-        async with on_a_terminal(desk, "run", "--session", root.id, env={"NO_COLOR": "1"}) as terminal:
+        async with open_terminal(desk, "run", "--session", root.id, env={"NO_COLOR": "1"}) as terminal:
             await terminal.answer("y", to=PERMISSION_PROMPT)
             code = await terminal.end()
         made = read_project_file(desk, "a.txt")
@@ -298,7 +298,7 @@ async def test_what_was_typed_before_a_question_does_not_answer_it(tmp_path: Pat
     reply = Reply(text="one two three four", chunks=4, gap=0.2, tools=(write_use("a.txt", "1"),))
     async with open_desk(tmp_path, {"go": [reply, Reply(text="Done.")]}) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.until("one")
             terminal.press(b"y\n")
             await terminal.answer("n no thanks", to=PERMISSION_PROMPT)
@@ -418,7 +418,7 @@ async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_p
         desk.configure(permission=ASK_EDITS)
         first = await desk.run("run", "go", "--json")
         session_id = first.json["session"]
-        async with on_a_terminal(desk, "run", "--session", session_id) as terminal:
+        async with open_terminal(desk, "run", "--session", session_id) as terminal:
             await terminal.answer("y", to=PERMISSION_PROMPT)
             code = await terminal.end()
         shown = await desk.run("show", session_id)
@@ -433,7 +433,7 @@ async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_p
 async def test_an_unclear_line_is_allowed_as_it_stands_and_keys_are_explained(tmp_path: Path) -> None:
     line = ToolUse("bash", {"command": "echo $(date +%Y) >> years"})
     async with open_desk(tmp_path, script_steps(line, line)) as (desk, _):
-        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1", "COLUMNS": "80"}) as terminal:
+        async with open_terminal(desk, "run", "go", env={"NO_COLOR": "1", "COLUMNS": "80"}) as terminal:
             await terminal.answer("?", to=PERMISSION_PROMPT)
             await terminal.answer("a", to=PERMISSION_PROMPT)
             code = await terminal.end()
@@ -451,7 +451,7 @@ async def test_an_unclear_line_is_allowed_as_it_stands_and_keys_are_explained(tm
 async def test_the_choices_are_set_off_on_a_terminal_with_colours(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with on_a_terminal(desk, "run", "go") as terminal:
+        async with open_terminal(desk, "run", "go") as terminal:
             await terminal.answer("y", to=PERMISSION_PROMPT)
             await terminal.end()
     assert (

@@ -12,8 +12,8 @@ from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.support.page import code_blocks
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.runtime import open_world
-from tests.support.tool import later
+from tests.support.runtime import open_sqlite_runtime
+from tests.support.tool import build_pending_tool
 
 DEPLOYS = Reply(text="I will.", tools=(ToolUse(name="deploy", args={"version": "v2"}),))
 SCRIPT: Script = {"ship": [DEPLOYS, Reply(text="So much for v2.")]}
@@ -57,9 +57,9 @@ async def test_what_expired_while_nobody_ran_is_taken_up_by_the_next_run(tmp_pat
     async with open_desk(tmp_path, otherwise=Reply(text="So much for v2.")) as (desk, provider):
         desk.data.mkdir()
         model = ScriptedModel({"ship": [[call("deploy")]]})
-        setup = Setup(model=model, open_workplaces=fixed_tools([later("deploy")]))
+        setup = Setup(model=model, open_workplaces=fixed_tools([build_pending_tool("deploy")]))
         before_yesterday = FakeClock(SystemClock().now() - 2 * DAY_MS)
-        async with open_world(desk.data, setup, clock=before_yesterday) as runtime:
+        async with open_sqlite_runtime(desk.data, setup, clock=before_yesterday) as runtime:
             session = await runtime.create_session(directory=desk.project)
             await runtime.prompt(session.id, "ship", model="local/m")
             (waiting,) = await runtime.async_tools.waiting_calls()

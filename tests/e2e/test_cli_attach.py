@@ -7,7 +7,14 @@ from pathlib import Path
 
 from asyncagents import SessionId
 from asyncagents.testing.provider import Reply
-from tests.support.process.command_line import Desk, ended, on_a_terminal, open_desk, said, slow
+from tests.support.process.command_line import (
+    Desk,
+    build_slow_replies,
+    open_desk,
+    open_terminal,
+    read_until,
+    wait_for_exit,
+)
 from tests.support.process.script import (
     ASK_EDITS,
     PERMISSION_PROMPT,
@@ -15,13 +22,13 @@ from tests.support.process.script import (
     script_steps,
     write_use,
 )
-from tests.support.process.serve_kit import Server, serving
+from tests.support.process.serve_kit import DeskServer, open_desk_server
 
 ELSEWHERE = ("--data-dir", "elsewhere")
 """Other data than the server's: it is a stranger then."""
 
 
-def stranger(desk: Desk, server: Server) -> tuple[tuple[str, ...], dict[str, str]]:
+def stranger(desk: Desk, server: DeskServer) -> tuple[tuple[str, ...], dict[str, str]]:
     """What it takes to reach a server that is not of this data."""
     token = (desk.data / "token").read_text().strip()
     return ("--attach", server.url, *ELSEWHERE), {"ASYNCAGENTS_TOKEN": token}
@@ -36,7 +43,7 @@ async def test_a_run_works_in_the_server_of_its_data(tmp_path: Path) -> None:
     script = {"go": [Reply(text="", tools=(write_use("a.txt", "1\n"),)), Reply(text="Done there.")]}
     async with open_desk(tmp_path, script) as (desk, _):
         desk.configure(permission={"edit": "allow"})
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             ran = await desk.run("run", "go")
             again = await desk.run("run", "--continue", "--json")
 
@@ -49,7 +56,10 @@ async def test_a_run_works_in_the_server_of_its_data(tmp_path: Path) -> None:
 
 
 async def test_the_formats_and_a_detached_run_are_as_without_a_server(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": [Reply(text="One two.", chunks=2)]}) as (desk, _), serving(desk):
+    async with (
+        open_desk(tmp_path, {"go": [Reply(text="One two.", chunks=2)]}) as (desk, _),
+        open_desk_server(desk),
+    ):
         whole = await desk.run("run", "go", "--json")
         lines = await desk.run("run", "go", "--format", "stream-json")
         left = await desk.run("run", "go", "--detach")
@@ -64,11 +74,14 @@ async def test_the_formats_and_a_detached_run_are_as_without_a_server(tmp_path: 
 
 
 async def test_words_come_as_they_are_written_and_ctrl_c_cancels_there(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, provider), serving(desk):
+    async with (
+        open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, provider),
+        open_desk_server(desk),
+    ):
         run = await desk.start("run", "go")
-        await said(run, "one two")
+        await read_until(run, "one two")
         run.send_signal(signal.SIGINT)
-        ran = await ended(run)
+        ran = await wait_for_exit(run)
         why = await desk.run("why", await only_session(desk), "--json")
 
     assert (ran.code, why.json["code"]) == (5, "aborted")
@@ -77,11 +90,14 @@ async def test_words_come_as_they_are_written_and_ctrl_c_cancels_there(tmp_path:
 
 
 async def test_another_signal_only_ends_the_looking_on(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _), serving(desk) as server:
+    async with (
+        open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, _),
+        open_desk_server(desk) as server,
+    ):
         run = await desk.start("run", "go")
-        await said(run, "one two")
+        await read_until(run, "one two")
         run.send_signal(signal.SIGTERM)
-        ran = await ended(run)
+        ran = await wait_for_exit(run)
         why = await desk.run("why", await only_session(desk), "--json")
 
     assert (ran.code, why.json["code"]) == (143, "working")
@@ -93,7 +109,10 @@ async def test_what_needs_leave_is_asked_here(tmp_path: Path) -> None:
         tmp_path, script_steps(write_use("a.txt", "one\n"), write_use("b.txt", "two\n"))
     ) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with serving(desk), on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+        async with (
+            open_desk_server(desk),
+            open_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal,
+        ):
             await terminal.answer("y", to=PERMISSION_PROMPT)
             await terminal.answer("n", to=PERMISSION_PROMPT)
             await terminal.answer("not that one", to="ends its turn > ")
@@ -109,7 +128,7 @@ async def test_a_server_of_other_data_gets_the_token_and_the_content_of_files(tm
     async with open_desk(tmp_path, {"more": [Reply(text="More.")]}) as (desk, provider):
         note = tmp_path / "note.txt"
         note.write_text("from afar\n")
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             words, token = stranger(desk, server)
             refused = await desk.run("run", "go", *words)
             ran = await desk.run("run", "go", "--file", str(note), *words, env=token)
@@ -127,7 +146,7 @@ async def test_a_server_of_other_data_gets_the_token_and_the_content_of_files(tm
 async def test_what_a_server_of_other_data_waits_for_is_answered_there(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "one\n"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             words, token = stranger(desk, server)
             ran = await desk.run("run", "go", *words, env=token)
             session_id = await only_session(desk)
@@ -167,13 +186,16 @@ async def test_a_server_that_does_not_go_by_that_name_says_so(tmp_path: Path) ->
 
 
 async def test_a_session_that_is_deleted_there_ends_the_run(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _), serving(desk):
+    async with (
+        open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, _),
+        open_desk_server(desk),
+    ):
         run = await desk.start("run", "go")
-        await said(run, "one two")
+        await read_until(run, "one two")
         session_id = await only_session(desk)
         async with desk.look() as runtime:
             await runtime.delete_session(session_id)
-        ran = await ended(run)
+        ran = await wait_for_exit(run)
 
     assert ran.code == 1
     assert f"error: session {session_id} was deleted during the run" in ran.err
@@ -186,7 +208,7 @@ async def test_what_the_server_does_not_know_is_told_as_its_error(tmp_path: Path
         ("--model", "nonsense"): "nonsense",
         ("--session", "../../v1/health"): "no session with id",
     }
-    async with open_desk(tmp_path) as (desk, provider), serving(desk):
+    async with open_desk(tmp_path) as (desk, provider), open_desk_server(desk):
         rans = [(await desk.run("run", "go", *words), told) for words, told in cases.items()]
 
     assert provider.asked == 0
@@ -202,7 +224,7 @@ async def test_a_session_is_asked_with_the_model_of_its_own_directory(tmp_path: 
     for folder, model in ((other, "local/other"), (unknown, "elsewhere/m")):
         folder.mkdir()
         (folder / "asyncagents.json").write_text(json.dumps({"model": model}))
-    async with open_desk(tmp_path) as (desk, provider), serving(desk):
+    async with open_desk(tmp_path) as (desk, provider), open_desk_server(desk):
         ran = [await desk.run("run", "hello", *words) for words in ((), ("-C", str(other)))]
         more = await desk.run("run", "--continue", "more", "-C", str(other))
         refused = await desk.run("run", "hello", "-C", str(unknown))
@@ -213,25 +235,25 @@ async def test_a_session_is_asked_with_the_model_of_its_own_directory(tmp_path: 
 
 
 async def test_a_run_goes_on_with_a_server_that_was_killed_and_came_back(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, provider):
-        async with serving(desk) as server:
+    async with open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, provider):
+        async with open_desk_server(desk) as server:
             run = await desk.start("run", "go", "--json")
             await provider.wait_for(lambda: provider.active == 1)
             await server.end(signal.SIGKILL)
-        async with serving(desk) as second:
-            ran = await ended(run)
+        async with open_desk_server(desk) as second:
+            ran = await wait_for_exit(run)
 
     assert (ran.code, ran.json["text"]) == (0, "one two three four")
     assert second.url != server.url
 
 
 async def test_a_server_that_stays_away_is_said_and_what_to_do(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _):
-        async with serving(desk) as server:
+    async with open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, _):
+        async with open_desk_server(desk) as server:
             run = await desk.start("run", "go")
-            await said(run, "one two")
+            await read_until(run, "one two")
             await server.end(signal.SIGTERM)
-            ran = await ended(run)
+            ran = await wait_for_exit(run)
         session_id = await only_session(desk)
         after = await desk.run("run", "--session", session_id)
 

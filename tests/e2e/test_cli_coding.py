@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.support.process.command_line import Desk, Terminal, on_a_terminal, open_desk
+from tests.support.process.command_line import Desk, Terminal, open_desk, open_terminal
 
 MAY_I = "[?] more > "
 RULES = {"edit": "ask", "bash": "ask"}
@@ -84,7 +84,7 @@ CALLS = [PLAN, *["read completed"] * 3, EDIT, EDIT, EDIT, RUN, EDIT, RUN, PLAN]
 async def test_a_session_plans_edits_tests_and_fixes_with_every_permission_answered(tmp_path: Path) -> None:
     async with open_desk(tmp_path, SCRIPT) as (desk, _):
         repository(desk)
-        async with on_a_terminal(desk, "run", "Fix add", env={"NO_COLOR": "1"}, started=True) as terminal:
+        async with open_terminal(desk, "run", "Fix add", env={"NO_COLOR": "1"}, started=True) as terminal:
             await answer(terminal, ASKS)
             code = await terminal.end()
         shown = await desk.run("show", "--json")
@@ -114,12 +114,12 @@ async def test_a_session_plans_edits_tests_and_fixes_with_every_permission_answe
 async def test_the_same_with_a_kill_between_any_two_answers(tmp_path: Path, answered: int) -> None:
     async with open_desk(tmp_path, SCRIPT) as (desk, _):
         repository(desk)
-        async with on_a_terminal(desk, "run", "Fix add", started=True) as terminal:
+        async with open_terminal(desk, "run", "Fix add", started=True) as terminal:
             await answer(terminal, answered)
             await terminal.answer("", to=MAY_I)  # the next question is there
             terminal.process.send_signal(signal.SIGKILL)
             await terminal.end()
-        async with on_a_terminal(desk, "run", "--continue", started=True) as terminal:
+        async with open_terminal(desk, "run", "--continue", started=True) as terminal:
             await answer(terminal, ASKS - answered)
             code = await terminal.end()
         shown = await desk.run("show", "--json")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asyncagents.testing.provider import Reply
-from tests.support.process.command_line import Desk, Ran, ended, open_desk
-from tests.support.process.server import served
+from tests.support.process.command_line import CommandResult, Desk, open_desk, wait_for_exit
+from tests.support.process.server import open_server_process
 
 LONG = "word " * 60_000
 ROOM = 400_000
@@ -18,8 +18,8 @@ def no_room() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
 
 
-async def run_with(desk: Desk, limit: Callable[[], None], *words: str) -> Ran:
-    return await ended(await desk.start(*words, limit=limit))
+async def run_with(desk: Desk, limit: Callable[[], None], *words: str) -> CommandResult:
+    return await wait_for_exit(await desk.start(*words, limit=limit))
 
 
 async def test_a_prompt_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
@@ -49,17 +49,20 @@ async def test_an_answer_that_cannot_be_stored_is_asked_for_again_once_there_is_
 
 
 async def test_a_server_that_cannot_write_says_why_in_its_log(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as (desk, _), served(desk, "--port", "0", limit=no_room) as server:
+    async with (
+        open_desk(tmp_path) as (desk, _),
+        open_server_process(desk, "--port", "0", limit=no_room) as server,
+    ):
         long = json.dumps({"prompt": LONG * 2})
-        headers = server.caller.token | {"content-type": "application/json"}
+        headers = server.client.authorization | {"content-type": "application/json"}
         refused = [
-            await server.caller.ask("POST", "/v1/sessions", headers=headers, data=long) for _ in range(2)
+            await server.client.request("POST", "/v1/sessions", headers=headers, data=long) for _ in range(2)
         ]
         (desk.project / "long.txt").write_text(LONG * 2)
         run = await desk.run("run", "Read this", "-f", "long.txt")
-        taken = await server.caller.ask("POST", "/session", headers=server.caller.token)
+        taken = await server.client.request("POST", "/session", headers=server.client.authorization)
         server.process.terminate()
-        ran = await ended(server.process)
+        ran = await wait_for_exit(server.process)
     assert [each.status for each in (*refused, taken)] == [503, 503, 200]
     assert ran.err.count("status=503: StoreError: the database could not") == 3
     assert f"error: the server at {server.listing.url} refuses: the server cannot do this now" in run.err

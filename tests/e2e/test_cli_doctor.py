@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.mcp.session import SERVER
-from tests.support.process.command_line import Desk, Ran, open_desk
+from tests.support.process.command_line import CommandResult, Desk, open_desk
 
 UNTRUSTED = {"ASYNCAGENTS_TRUST": ""}
 GOOD = 'from asyncagents import tool\n\n\n@tool\ndef {name}() -> str:\n    """Do it."""\n    return "x"\n'
@@ -20,7 +20,7 @@ def put(desk: Desk, kind: str, **files: str) -> Path:
     return folder
 
 
-def lines(ran: Ran, name: str) -> list[tuple[str, str]]:
+def lines(ran: CommandResult, name: str) -> list[tuple[str, str]]:
     return [(check["level"], check["text"]) for check in ran.json["checks"] if check["name"] == name]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.support.process.command_line import ended, open_desk
+from tests.support.process.command_line import open_desk, wait_for_exit
 
 
 @pytest.mark.spec("X-06")
@@ -68,7 +68,7 @@ async def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
         os.close(reads)
         process = await desk.start("models", "--all", stdout=writes)
         os.close(writes)
-        ran = await ended(process)
+        ran = await wait_for_exit(process)
 
     assert (ran.code, ran.err) == (141, "")
 
@@ -105,6 +105,6 @@ async def test_without_the_extra_for_a_database_the_error_says_how_to_install_it
     (tmp_path / "hides" / "asyncpg.py").write_text("raise ModuleNotFoundError('No module named asyncpg')\n")
     env = {"PYTHONPATH": str(tmp_path / "hides"), "ASYNCAGENTS_STORE": "postgresql://a@127.0.0.1:1/a"}
     async with open_desk(tmp_path) as (desk, _):
-        ran = await ended(await desk.start("run", "Hello", env=env))
+        ran = await wait_for_exit(await desk.start("run", "Hello", env=env))
     assert ran.code == 2
     assert "run `pip install 'asyncagents[postgres]'`" in ran.err

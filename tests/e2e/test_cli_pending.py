@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import ToolUse
-from tests.support.process.command_line import on_a_terminal, open_desk
+from tests.support.process.command_line import open_desk, open_terminal
 from tests.support.process.script import DEPLOY, SHIP_TOOLS, run_until_parked, script_step
 
 MAY = ToolUse("may_ship", {"version": "v2"})
@@ -160,7 +160,7 @@ async def test_an_approval_is_decided_at_the_terminal_with_a_remark(tmp_path: Pa
         folder = desk.project / ".asyncagents" / "tools"
         folder.mkdir(parents=True)
         (folder / "ship.py").write_text(SHIP_TOOLS)
-        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+        async with open_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
             await terminal.answer("2", to="(q: quit) > ")
             await terminal.answer("not on a Friday", to="or Enter alone > ")
             code = await terminal.end()

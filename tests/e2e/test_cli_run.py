@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.support.process.command_line import ended, open_desk, said, slow
+from tests.support.process.command_line import build_slow_replies, open_desk, read_until, wait_for_exit
 
 STORY = "Once upon a time there was a lamp that nobody could put out."
 
@@ -178,9 +178,9 @@ async def test_a_second_run_of_the_same_session_only_follows(tmp_path: Path) -> 
     script = {"Tell": [Reply(text=STORY, chunks=13, gap=0.15)]}
     async with open_desk(tmp_path, script) as (desk, provider):
         first = await desk.start("run", "Tell")
-        await said(first, "Once")
+        await read_until(first, "Once")
         second = await desk.run("run", "--continue")
-        ran = await ended(first)
+        ran = await wait_for_exit(first)
 
     assert (second.code, second.out) == (0, f"{STORY}\n")
     assert (ran.code, provider.asked) == (0, 1)
@@ -189,11 +189,11 @@ async def test_a_second_run_of_the_same_session_only_follows(tmp_path: Path) -> 
 @pytest.mark.spec("X-06", "X-11")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_what_was_stopped_in_the_middle_is_answered_by_continue(tmp_path: Path, number: int) -> None:
-    async with open_desk(tmp_path, {"Tell": slow(STORY)}) as (desk, provider):
+    async with open_desk(tmp_path, {"Tell": build_slow_replies(STORY)}) as (desk, provider):
         process = await desk.start("run", "Tell")
-        seen = await said(process, "Once upon")
+        seen = await read_until(process, "Once upon")
         process.send_signal(number)
-        stopped = await ended(process)
+        stopped = await wait_for_exit(process)
         went_on = await desk.run("run", "--continue")
         result = (await desk.run("run", "--continue", "--json")).json
         async with desk.look() as runtime:
@@ -215,7 +215,7 @@ async def test_who_stops_reading_ends_the_run_without_a_word(tmp_path: Path) -> 
         os.close(writes)
         with os.fdopen(reads, "rb", buffering=0) as pipe:
             await asyncio.to_thread(pipe.read, 1)
-        went_on = await ended(process)
+        went_on = await wait_for_exit(process)
         again = await desk.run("run", "--continue")
 
     assert (went_on.code, went_on.err) == (141, "")

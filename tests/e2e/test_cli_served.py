@@ -7,7 +7,7 @@ import pytest
 
 from asyncagents import SessionId
 from asyncagents.domain.conversation.status import Idle
-from tests.support.process.command_line import ended, open_desk, said, slow
+from tests.support.process.command_line import build_slow_replies, open_desk, read_until, wait_for_exit
 from tests.support.process.script import (
     ASK_EDITS,
     DEPLOY,
@@ -18,12 +18,12 @@ from tests.support.process.script import (
     script_steps,
     write_use,
 )
-from tests.support.process.serve_kit import serving
+from tests.support.process.serve_kit import open_desk_server
 
 
 @pytest.mark.spec("H-02")
 async def test_a_second_server_is_refused_before_it_opens_anything(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as (desk, _), serving(desk) as server:
+    async with open_desk(tmp_path) as (desk, _), open_desk_server(desk) as server:
         owners = sorted((desk.data / "owners").iterdir())
         second = await desk.run("serve", "--port", "0")
         after = sorted((desk.data / "owners").iterdir())
@@ -38,7 +38,7 @@ async def test_a_second_server_is_refused_before_it_opens_anything(tmp_path: Pat
 
 
 async def test_doctor_names_the_server(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as (desk, _), serving(desk) as server:
+    async with open_desk(tmp_path) as (desk, _), open_desk_server(desk) as server:
         told = await desk.run("doctor")
 
     assert f"{server.url}, process {server.process.pid}, runs all sessions" in told.out
@@ -47,7 +47,7 @@ async def test_doctor_names_the_server(tmp_path: Path) -> None:
 async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
         _, session_id, (call_id,) = await run_until_parked(desk)
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             given = await desk.run("submit", call_id, "v2 is live")
             async with desk.look() as runtime:
                 status = await runtime.wait(session_id)
@@ -61,7 +61,7 @@ async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
 async def test_a_result_with_run_shows_what_the_server_does(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
         _, _, (call_id,) = await run_until_parked(desk)
-        async with serving(desk):
+        async with open_desk_server(desk):
             given = await desk.run("submit", call_id, "v2 is live", "--run", "--json")
 
     assert (given.code, given.json["text"], given.json["status"]) == (0, "Done.", "done")
@@ -74,7 +74,7 @@ async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> N
     ):
         desk.configure(permission=ASK_EDITS)
         first = await desk.run("run", "go")
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             [ask] = (await desk.run("asks", "--json")).json["asks"]
             second = await desk.run("answer", ask["id"], "once")
             [ask] = (await desk.run("asks", "--json")).json["asks"]
@@ -91,7 +91,7 @@ async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> N
 
 
 async def test_a_follow_up_is_worked_on_there(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, FAN_OUT) as (desk, _), serving(desk) as server:
+    async with open_desk(tmp_path, FAN_OUT) as (desk, _), open_desk_server(desk) as server:
         ran = await desk.run("run", "Fan out", "--json")
         [root] = await list_task_trees(desk)
         task_id = root["tasks"][0]["session"]
@@ -106,12 +106,15 @@ async def test_a_follow_up_is_worked_on_there(tmp_path: Path) -> None:
 
 
 async def test_a_cancel_from_elsewhere_ends_the_work_of_the_server(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, provider), serving(desk):
+    async with (
+        open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, provider),
+        open_desk_server(desk),
+    ):
         run = await desk.start("run", "go")
-        await said(run, "one two")
+        await read_until(run, "one two")
         [session] = (await desk.run("sessions", "--json")).json
         cancelled = await desk.run("cancel", session["id"])
-        ran = await ended(run)
+        ran = await wait_for_exit(run)
 
     assert (cancelled.code, ran.code, provider.disconnects) == (0, 5, 1)
 
@@ -120,7 +123,7 @@ async def test_what_the_server_is_about_to_take_up_is_not_left(tmp_path: Path) -
     async with open_desk(tmp_path) as (desk, _):
         begun = await desk.run("run", "--detach", "go")
         left = await desk.run("sessions")
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             async with desk.look() as runtime:
                 await runtime.wait(SessionId(begun.out.strip()))
             server.process.send_signal(signal.SIGSTOP)

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.support.process.command_line import CTRL_C, ended, on_a_terminal, open_desk, said, slow
+from tests.support.process.command_line import (
+    CTRL_C,
+    build_slow_replies,
+    open_desk,
+    open_terminal,
+    read_until,
+    wait_for_exit,
+)
 
 STORY = "Once upon a time there was a lamp that nobody could put out."
 DIM = "\x1b[2m"
@@ -16,8 +23,8 @@ DIM = "\x1b[2m"
 
 @pytest.mark.spec("C-10", "X-06")
 async def test_ctrl_c_cancels_the_session_and_the_next_prompt_goes_on(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"Tell": slow(STORY)}) as (desk, provider):
-        async with on_a_terminal(desk, "run", "Tell", started=True) as terminal:
+    async with open_desk(tmp_path, {"Tell": build_slow_replies(STORY)}) as (desk, provider):
+        async with open_terminal(desk, "run", "Tell", started=True) as terminal:
             await terminal.until("Once upon")
             terminal.press(CTRL_C)
             code = await terminal.end()
@@ -35,18 +42,18 @@ async def test_ctrl_c_cancels_the_session_and_the_next_prompt_goes_on(tmp_path: 
 
 async def test_a_second_ctrl_c_quits_at_once(tmp_path: Path) -> None:
     """The one who could stop is stopped itself, so that the first one takes its time."""
-    async with open_desk(tmp_path, {"Tell": slow(STORY)}) as (desk, _):
+    async with open_desk(tmp_path, {"Tell": build_slow_replies(STORY)}) as (desk, _):
         worker = await desk.start("run", "Tell")
-        await said(worker, "Once upon")
+        await read_until(worker, "Once upon")
         worker.send_signal(signal.SIGSTOP)
-        async with on_a_terminal(desk, "run", "--continue", started=True) as terminal:
+        async with open_terminal(desk, "run", "--continue", started=True) as terminal:
             await terminal.until("Once upon")
             terminal.press(CTRL_C)
             await terminal.until("Ctrl-C again quits at once")
             terminal.press(CTRL_C)
             code = await terminal.end()
         worker.send_signal(signal.SIGCONT)
-        cancelled = await ended(worker)
+        cancelled = await wait_for_exit(worker)
 
     assert code == 130
     assert cancelled.code == 5
@@ -59,7 +66,7 @@ async def test_ctrl_c_before_anything_was_sent_leaves_nothing(tmp_path: Path) ->
         process.stdin.write(bytes(3_000_000))  # more than any pipe holds: it is being read
         await process.stdin.drain()
         process.send_signal(signal.SIGINT)
-        ran = await ended(process)
+        ran = await wait_for_exit(process)
 
     assert (ran.code, ran.out, provider.asked) == (130, "", 0)
     assert "Traceback" not in ran.err
@@ -70,9 +77,9 @@ async def test_ctrl_c_before_anything_was_sent_leaves_nothing(tmp_path: Path) ->
 async def test_thoughts_are_dim_on_a_terminal_and_plain_with_no_color(tmp_path: Path) -> None:
     script = {"Hello": [Reply(text="Hi.\x1b]0;stolen\x07 There.", reasoning="they greet me", chunks=2)]}
     async with open_desk(tmp_path, script) as (desk, _):
-        async with on_a_terminal(desk, "run", "Hello", started=True) as coloured:
+        async with open_terminal(desk, "run", "Hello", started=True) as coloured:
             assert await coloured.end() == 0
-        async with on_a_terminal(desk, "run", "Hello", env={"NO_COLOR": "1"}, started=True) as uncoloured:
+        async with open_terminal(desk, "run", "Hello", env={"NO_COLOR": "1"}, started=True) as uncoloured:
             assert await uncoloured.end() == 0
 
     assert f"{DIM}they greet me" in re.sub(r"\x1b\[0m\x1b\[2m", "", coloured.text)

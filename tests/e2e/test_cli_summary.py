@@ -6,7 +6,7 @@ import pytest
 
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.testing.provider import Reply, TokenUsage, ToolUse
-from tests.support.process.command_line import CTRL_C, on_a_terminal, open_desk
+from tests.support.process.command_line import CTRL_C, open_desk, open_terminal
 
 FULL = TokenUsage(input=7300, output=300)
 """The desk's model has room for 7,400 tokens."""
@@ -66,7 +66,7 @@ async def test_ctrl_c_cancels_a_summary_and_the_next_prompt_makes_it_anew(tmp_pa
     script = {"one": [Reply(usage=FULL)], told: [Reply(hang_at=0)], GO_ON: [Reply(text="3")]}
     async with open_desk(tmp_path, script, otherwise=SUMMARY) as (desk, provider):
         await desk.run("run", "one")
-        async with on_a_terminal(desk, "run", "-c", "two") as terminal:
+        async with open_terminal(desk, "run", "-c", "two") as terminal:
             await terminal.until("summarising the conversation")
             await provider.wait_requests(2)
             terminal.press(CTRL_C)

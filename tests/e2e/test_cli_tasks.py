@@ -11,7 +11,7 @@ import pytest
 
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.testing.provider import Provider, Reply, Script, ToolUse
-from tests.support.process.command_line import CTRL_C, ended, on_a_terminal, open_desk, said
+from tests.support.process.command_line import CTRL_C, open_desk, open_terminal, read_until, wait_for_exit
 from tests.support.process.script import FAN_OUT, launch_use, list_task_trees
 
 HANG = Reply(text="never", hang_at=1)
@@ -53,7 +53,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
         one = await desk.run("cancel", first["session"])
         again = await desk.run("cancel", first["session"])
         batch = await desk.run("cancel", first["task"]["batchId"], "--json")
-        watched, streamed, ran = [await ended(each) for each in (lines, snapshots, worker)]
+        watched, streamed, ran = [await wait_for_exit(each) for each in (lines, snapshots, worker)]
         [after] = await list_task_trees(desk)
 
     states = [root["state"], first["state"], second["state"]]
@@ -126,14 +126,14 @@ async def test_an_answer_to_a_task_is_left_to_the_process_that_works_on_its_tree
     async with open_desk(tmp_path, script) as (desk, provider):
         desk.configure(permission={"bash": "ask"})
         worker = await desk.start("run", "Fan out", "--format", "stream-json")
-        await said(worker, '"permission.asked"')
+        await read_until(worker, '"permission.asked"')
         await provider.wait_for(lambda: provider.asked >= ASKED - 1 and provider.active == 1)
         [root] = await list_task_trees(desk)
         [ask] = (await desk.run("asks", "--json")).json["asks"]
         answered = await desk.run("answer", ask["id"], "once")
         await provider.wait_for(lambda: provider.asked >= ASKED + 1)
         ending = await desk.run("cancel", root["tasks"][1]["session"])
-        ran = await ended(worker)
+        ran = await wait_for_exit(worker)
         [after] = await list_task_trees(desk)
 
     assert (answered.code, answered.out) == (0, "")
@@ -162,7 +162,7 @@ async def test_a_task_that_fails_is_said_to_once_in_words_for_people(tmp_path: P
 @pytest.mark.spec("C-10")
 async def test_ctrl_c_ends_the_tasks_too(tmp_path: Path) -> None:
     async with open_desk(tmp_path, STUCK) as (desk, provider):
-        async with on_a_terminal(desk, "run", "Fan out") as terminal:
+        async with open_terminal(desk, "run", "Fan out") as terminal:
             await stuck(provider)
             terminal.press(CTRL_C)
             code = await terminal.end()
@@ -204,7 +204,7 @@ async def test_a_process_that_does_not_stop_is_told_of(tmp_path: Path) -> None:
         worker.send_signal(signal.SIGSTOP)
         cancelled = await desk.run("cancel", root["session"])
         worker.send_signal(signal.SIGCONT)
-        ran = await ended(worker)
+        ran = await wait_for_exit(worker)
 
     assert cancelled.code == 3
     assert cancelled.out.startswith("cancelled: session ses_")
@@ -246,14 +246,14 @@ async def test_the_tree_is_drawn_in_place_on_a_terminal(tmp_path: Path) -> None:
     async with open_desk(tmp_path, STUCK) as (desk, provider):
         worker = await desk.start("run", "Fan out")
         await stuck(provider)
-        async with on_a_terminal(desk, "tasks", "--watch") as terminal:
+        async with open_terminal(desk, "tasks", "--watch") as terminal:
             await terminal.until("waits for 2 tasks")
             [root] = await list_task_trees(desk)
             await desk.run("cancel", root["session"])
             code = await terminal.end()
-        async with on_a_terminal(desk, "tasks") as once:
+        async with open_terminal(desk, "tasks") as once:
             await once.end()
-        await ended(worker)
+        await wait_for_exit(worker)
 
     assert code == 0
     assert "\x1b[1A" in terminal.text  # it goes up, and draws over what was there
@@ -291,13 +291,13 @@ async def test_ctrl_c_ends_only_the_watching(tmp_path: Path) -> None:
     async with open_desk(tmp_path, STUCK) as (desk, provider):
         worker = await desk.start("run", "Fan out")
         await stuck(provider)
-        async with on_a_terminal(desk, "tasks", "--watch") as terminal:
+        async with open_terminal(desk, "tasks", "--watch") as terminal:
             await terminal.until("waits for 2 tasks")
             terminal.press(CTRL_C)
             code = await terminal.end()
         [root] = await list_task_trees(desk)
         await desk.run("cancel", root["session"])
-        await ended(worker)
+        await wait_for_exit(worker)
 
     assert code == 130
     assert "Traceback" not in terminal.text
@@ -394,13 +394,13 @@ async def test_after_a_kill_why_names_one_command_and_a_script_stops_watching(tm
         worker = await desk.start("run", "Fan out")
         await stuck(provider)
         worker.kill()
-        await ended(worker)
+        await wait_for_exit(worker)
         [root] = await list_task_trees(desk)
         why = await desk.run("why", root["session"])
         child = await desk.run("why", root["tasks"][0]["session"])
         watched = await desk.run("tasks", "--watch")
         streamed = await desk.run("tasks", "--watch", "--json")
-        async with on_a_terminal(desk, "tasks", "--watch") as terminal:
+        async with open_terminal(desk, "tasks", "--watch") as terminal:
             await terminal.until(again_line := f"run --session {root['session']}` continues")
             terminal.press(CTRL_C)
             await terminal.end()

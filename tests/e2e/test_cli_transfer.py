@@ -7,8 +7,8 @@ import pytest
 
 from asyncagents.archive.export import export_to
 from asyncagents.testing.provider import Reply
-from tests.support.process.command_line import Desk, ended, open_desk, said
-from tests.support.transfer import RECORDED, ROOT_ID, files, write
+from tests.support.process.command_line import Desk, open_desk, read_until, wait_for_exit
+from tests.support.transfer import RECORDED, ROOT_ID, read_files, write_json
 
 SESSIONS = 40
 
@@ -49,7 +49,7 @@ async def test_opencodes_session_goes_on_in_this_project(tmp_path: Path) -> None
         homeless["info"]["directory"] = ""
         for message in homeless["messages"]:
             message["info"].pop("path", None)
-        write(desk.project / "homeless.json", homeless)
+        write_json(desk.project / "homeless.json", homeless)
         refused = await desk.run("import", "homeless.json")
         brought = await desk.run("import", str(RECORDED), "--into", ".")
         went_on = await desk.run("run", "-c", "And?", "--model", "local/m")
@@ -68,13 +68,13 @@ def many(folder: Path) -> None:
         session_id = f"ses_{number:04}"
         parent = {"parentID": f"ses_{number - 1:04}"} if number % 2 else {}
         info = {"id": session_id, "directory": "/home/ada/shop", "time": {"created": 1}, **parent}
-        write(folder / f"session/p/{session_id}.json", info)
+        write_json(folder / f"session/p/{session_id}.json", info)
         for each in range(20):
             message_id = f"msg_{number:04}{each:04}"
             said_then = {"role": "user", "time": {"created": each}}
-            write(folder / f"message/{session_id}/{message_id}.json", said_then)
+            write_json(folder / f"message/{session_id}/{message_id}.json", said_then)
             text = {"type": "text", "text": f"{number} {each} " * 200}
-            write(folder / f"part/{message_id}/prt_{number:04}{each:04}.json", text)
+            write_json(folder / f"part/{message_id}/prt_{number:04}{each:04}.json", text)
 
 
 def owner(name: str) -> str:
@@ -86,7 +86,7 @@ def owner(name: str) -> str:
 async def snapshot(desk: Desk, folder: Path) -> dict[str, bytes]:
     async with desk.look() as runtime:
         await export_to(runtime, folder)
-    return {name: body for name, body in files(folder).items() if "_" in name.rpartition("/")[2]}
+    return {name: body for name, body in read_files(folder).items() if "_" in name.rpartition("/")[2]}
 
 
 @pytest.mark.spec("P-13")
@@ -97,9 +97,9 @@ async def test_an_import_that_is_killed_leaves_whole_sessions_and_is_finished_la
     many(tmp_path / "source")
     async with open_desk(tmp_path / "desk") as (desk, _):
         process = await desk.start("import", str(tmp_path / "source"))
-        await said(process, f"ses_{after:04}")
+        await read_until(process, f"ses_{after:04}")
         process.kill()
-        await ended(process)
+        await wait_for_exit(process)
         left = await snapshot(desk, tmp_path / "left")
         finished = await desk.run("import", str(tmp_path / "source"))
         whole = await snapshot(desk, tmp_path / "whole")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.support.process.command_line import KEY, open_desk
+from tests.support.process.command_line import DESK_KEY, open_desk
 
 NOBODY = {"ASYNCAGENTS_TRUST": ""}
 
@@ -20,7 +20,7 @@ async def test_a_repository_that_is_not_trusted_gets_no_key_and_one_that_is_gets
         config = {"provider": {"openai": {"npm": "@ai-sdk/openai-compatible", "options": evil}}}
         (desk.project / "asyncagents.json").unlink()
         (desk.project / "opencode.json").write_text(json.dumps({"model": "local/m", **config}))
-        keys = {**NOBODY, "OPENAI_API_KEY": KEY}
+        keys = {**NOBODY, "OPENAI_API_KEY": DESK_KEY}
         refused = await desk.run("run", "Hello", env=keys)
         models = await desk.run("models", env=keys)
         asked = provider.asked

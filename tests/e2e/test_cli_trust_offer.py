@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Provider, Reply
-from tests.support.process.command_line import Desk, Ran, on_a_terminal, open_desk
+from tests.support.process.command_line import CommandResult, Desk, open_desk, open_terminal
 
 NOBODY = {"ASYNCAGENTS_TRUST": "", "NO_COLOR": "1"}
 TRUST = "[y/N] "
@@ -45,7 +45,7 @@ def way_out(desk: Desk) -> str:
 @pytest.mark.spec("X-06")
 async def test_a_yes_trusts_the_project_and_the_same_command_goes_on(tmp_path: Path) -> None:
     async with open_stranger(tmp_path) as (desk, provider):
-        async with on_a_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
+        async with open_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
             await terminal.until(TRUST)
             assert (provider.asked, await trusted(desk)) == (0, "")
             await terminal.answer("y", to=TRUST)
@@ -67,7 +67,7 @@ async def test_a_yes_trusts_the_project_and_the_same_command_goes_on(tmp_path: P
 @pytest.mark.parametrize("answer", ["", "n", "nonsense"])
 async def test_whatever_is_no_yes_trusts_nothing(tmp_path: Path, answer: str) -> None:
     async with open_stranger(tmp_path) as (desk, provider):
-        async with on_a_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
+        async with open_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
             await terminal.answer(answer, to=TRUST)
             code = await terminal.end()
         listed = await trusted(desk)
@@ -79,7 +79,7 @@ async def test_whatever_is_no_yes_trusts_nothing(tmp_path: Path, answer: str) ->
 @pytest.mark.spec("X-06")
 async def test_what_was_typed_before_the_offer_does_not_answer_it(tmp_path: Path) -> None:
     async with open_stranger(tmp_path) as (desk, _):
-        async with on_a_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
+        async with open_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
             terminal.press(b"y\n")
             await terminal.until(TRUST)
             await terminal.answer("n", to=TRUST)
@@ -101,7 +101,7 @@ async def test_without_a_terminal_the_error_says_where_it_is_named(
 async def test_json_on_a_terminal_is_not_asked(tmp_path: Path) -> None:
     async with (
         open_stranger(tmp_path) as (desk, _),
-        on_a_terminal(desk, "run", "Hello", "--json", env=NOBODY) as terminal,
+        open_terminal(desk, "run", "Hello", "--json", env=NOBODY) as terminal,
     ):
         code = await terminal.end()
     assert code == 2
@@ -138,7 +138,7 @@ async def test_agents_and_commands_of_the_project_are_named_with_their_file(tmp_
             "command '/tidy' is named in .opencode/command/tidy.md, ": [("run", "/tidy")],
             "command '/ship' is named in opencode.json, ": [("run", "/ship")],
         }
-        ran: list[tuple[str, Ran]] = [
+        ran: list[tuple[str, CommandResult]] = [
             (fact, await desk.run(*words, env=NOBODY)) for fact, lines in wanted.items() for words in lines
         ]
         put(desk, "opencode.json", json.dumps({"default_agent": "judge"}))
@@ -161,7 +161,7 @@ async def test_a_hostile_config_is_shown_as_it_is_and_steers_no_terminal(tmp_pat
     }
     async with open_stranger(tmp_path, **evil) as (desk, _):
         put(desk, ".asyncagents/tools/spy.py", "")
-        async with on_a_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
+        async with open_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
             await terminal.answer("s", to="[y/N; s shows all] ")
             await terminal.answer("n", to="[y/N; s shows all] ")
             code = await terminal.end()
@@ -181,7 +181,7 @@ async def test_a_hostile_config_is_shown_as_it_is_and_steers_no_terminal(tmp_pat
 async def test_serve_offers_it_before_it_listens(tmp_path: Path) -> None:
     async with open_stranger(tmp_path) as (desk, _):
         words = ("serve", "--port", "0")
-        async with on_a_terminal(desk, *words, env=NOBODY, started=True) as terminal:
+        async with open_terminal(desk, *words, env=NOBODY, started=True) as terminal:
             await terminal.answer("y", to=TRUST)
             await terminal.until("listening at ")
         listed = await trusted(desk)

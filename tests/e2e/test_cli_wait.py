@@ -9,14 +9,14 @@ from asyncagents import CallId, ScriptedModel, SessionId, call, open_runtime, sa
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.testing.provider import Reply
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.tool import CAREFUL, later
+from tests.support.tool import CAREFUL, build_pending_tool
 
 
 async def leave_waiting(desk: Desk) -> tuple[SessionId, CallId]:
     """Another program, with tools of its own, leaves a session with a call open."""
     script = {"ship": [[call("deploy")], [say("never said")]]}
     async with open_runtime(
-        desk.data, model=ScriptedModel(script), tools=[later("deploy", note="asked Ada")]
+        desk.data, model=ScriptedModel(script), tools=[build_pending_tool("deploy", note="asked Ada")]
     ) as runtime:
         session = await runtime.create_session(directory=desk.project)
         await runtime.prompt(session.id, "ship", model="local/m")

@@ -7,27 +7,27 @@ import pytest
 from asyncagents import ScriptedModel, open_runtime
 from asyncagents.llm.scripted import call, say
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.tool import later
-from tests.support.webhook.receiver import HERE, receiving, until_state
+from tests.support.tool import build_pending_tool
+from tests.support.webhook.receiver import LOCAL_WEBHOOKS, open_receiver, wait_until_state
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
 
 
 async def given_up(desk: Desk, url: str) -> str:
     """A webhook that nobody was allowed to post."""
-    tools = [later("deploy", webhook_url=url)]
+    tools = [build_pending_tool("deploy", webhook_url=url)]
     async with open_runtime(desk.data, model=ScriptedModel(SCRIPT), tools=tools) as runtime:
         session = await runtime.create_session(directory=desk.project)
         await runtime.prompt(session.id, "ship")
         (waiting,) = await runtime.async_tools.waiting_calls(session.id)
         await runtime.async_tools.submit_result(waiting.id, "v2")
-        (dead,) = await until_state(runtime, "dead")
+        (dead,) = await wait_until_state(runtime, "dead")
     return dead.id
 
 
 @pytest.mark.spec("P-12")
 async def test_a_dead_webhook_is_listed_tried_again_and_then_told(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as (desk, _), receiving() as receiver:
+    async with open_desk(tmp_path) as (desk, _), open_receiver() as receiver:
         dead = await given_up(desk, receiver.url)
         listed = await desk.run("webhooks")
         as_json = await desk.run("webhooks", "--state", "dead", "--json")
@@ -35,8 +35,8 @@ async def test_a_dead_webhook_is_listed_tried_again_and_then_told(tmp_path: Path
         wrong = await desk.run("webhooks", "--retry", dead, "--retry", "dlv_none")
         retried = await desk.run("webhooks", "--retry", dead)
         again = await desk.run("webhooks", "--retry", dead)
-        async with open_runtime(desk.data, model=ScriptedModel({}), async_tools=HERE) as runtime:
-            await until_state(runtime, "delivered")
+        async with open_runtime(desk.data, model=ScriptedModel({}), async_tools=LOCAL_WEBHOOKS) as runtime:
+            await wait_until_state(runtime, "delivered")
         told = await desk.run("webhooks", "--json")
 
     assert (listed.code, listed.out.split()[:2]) == (0, [dead, "dead"])

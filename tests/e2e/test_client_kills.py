@@ -8,8 +8,8 @@ from asyncagents.client import open_client
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.testing.provider import Reply
 from tests.support.http.sdk import EventMirror
-from tests.support.process.command_line import PATIENCE, Desk, open_desk
-from tests.support.process.serve_kit import serving
+from tests.support.process.command_line import PROCESS_PATIENCE, Desk, open_desk
+from tests.support.process.serve_kit import open_desk_server
 
 PROMPTS = 20
 KILLS = 4
@@ -23,10 +23,10 @@ SCRIPT = {
 async def serve_and_kill(desk: Desk, screen: EventMirror, over: asyncio.Event) -> None:
     """One server after the other, each killed in the middle of an answer; the last one lives."""
     for _ in range(KILLS):
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             await screen.until(screen.deltas + DELTAS)
             await server.end(signal.SIGKILL)
-    async with serving(desk):
+    async with open_desk_server(desk):
         await over.wait()
 
 
@@ -34,11 +34,11 @@ async def test_a_client_misses_nothing_of_a_server_that_is_killed_again_and_agai
     screen, over = EventMirror(), asyncio.Event()
     async with (
         open_desk(tmp_path, SCRIPT) as (desk, _),
-        open_client(data=desk.data, patience=PATIENCE) as client,
+        open_client(data=desk.data, patience=PROCESS_PATIENCE) as client,
     ):
-        async with serving(desk):
+        async with open_desk_server(desk):
             session = await client.create_session(directory=desk.project)
-        async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PROCESS_PATIENCE), asyncio.TaskGroup() as group:
             group.create_task(serve_and_kill(desk, screen, over))
             async with client.events(session.id) as events:
                 listening = group.create_task(screen.listen(events))

@@ -19,7 +19,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
 from tests.support.process.coding_worker import DONE, FILES, STEPS
-from tests.support.process.fork_server import Forged, Order, forge
+from tests.support.process.fork_server import ForkedProcess, ForkOrder, fork_process
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
@@ -37,7 +37,7 @@ class Scene:
         self.mark = directory / "mark"
         self.said = directory / "said"
         self.runtime = runtime
-        self._worker: Forged | None = None
+        self._worker: ForkedProcess | None = None
         self._line = -1
         """Who is at its other end lives as long as we do."""
         self.answered: list[str] = []
@@ -45,12 +45,12 @@ class Scene:
 
     async def start(self, step: int = -1) -> None:
         words = (str(self.data), str(step), str(self.mark))
-        order = Order(
+        order = ForkOrder(
             words=words, cwd=str(ROOT), env=ENVIRONMENT, module="tests.support.process.coding_worker"
         )
         its_line, self._line = os.pipe()
         with self.said.open("ab") as errors:
-            self._worker = await forge(order, its_line, errors.fileno(), errors.fileno())
+            self._worker = await fork_process(order, its_line, errors.fileno(), errors.fileno())
         os.close(its_line)
 
     async def kill(self) -> None:

@@ -16,7 +16,7 @@ from asyncagents.cli.demo.team import Team, check_counts, check_notices
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.view import BackgroundTask
-from tests.support.domain.event import SESSION, asked, text
+from tests.support.domain.event import SESSION, text, user_message
 
 COMMAND = [str(Path(sys.executable).with_name("asyncagents")), "demo"]
 SAID = (
@@ -150,7 +150,9 @@ def test_an_end_that_is_not_told_once_ends_the_demo(times: int) -> None:
 
     def told(lines: list[str]) -> Team:
         hidden = text("msg_1", "\n".join(lines), synthetic=True)
-        return Team((MessageWithParts(info=asked("msg_1"), parts=(hidden,)),), tuple(map(a_task, STOCK)))
+        return Team(
+            (MessageWithParts(info=user_message("msg_1"), parts=(hidden,)),), tuple(map(a_task, STOCK))
+        )
 
     check_notices(DemoScreen(), told(once))
     with pytest.raises(ClaimFailed, match="exactly one notice"):

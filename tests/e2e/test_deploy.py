@@ -27,7 +27,15 @@ from asyncagents.config.fleet import CONNECTIONS, fleet_config
 from asyncagents.testing.provider import Reply
 from tests.support.postgres.database import database
 from tests.support.postgres.server import Server
-from tests.support.process.command_line import PATIENCE, PROGRAM, Desk, Ran, ended, open_desk, said
+from tests.support.process.command_line import (
+    PROCESS_PATIENCE,
+    PROGRAM,
+    CommandResult,
+    Desk,
+    open_desk,
+    read_until,
+    wait_for_exit,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -170,7 +178,7 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     for path in UNITS:
         (tmp_path / path.name).write_text(path.read_text(encoding="utf-8").replace(INSTALLED, PROGRAM))
     command = ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / path.name) for path in UNITS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_PATIENCE, check=False)
     of_ours = [line for line in done.stderr.splitlines() if "asyncagents" in line]
     assert (of_ours, done.returncode) == ([], 0), done.stderr
 
@@ -238,12 +246,12 @@ async def is_healthy(desk: Desk, service: str, env: Mapping[str, str], *, port: 
     process = await asyncio.create_subprocess_exec(
         *given, cwd=desk.project, env=variables, stdout=PIPE, stderr=PIPE
     )
-    return (await ended(process)).code == 0
+    return (await wait_for_exit(process)).code == 0
 
 
-async def stopped(process: Process) -> Ran:
+async def stopped(process: Process) -> CommandResult:
     process.send_signal(signal.SIGTERM)
-    return await ended(process)
+    return await wait_for_exit(process)
 
 
 @pytest.mark.spec("X-10")
@@ -256,10 +264,10 @@ async def test_the_services_of_compose_work_together(tmp_path: Path, postgres_se
         working = {**serving, "ASYNCAGENTS_DATA_DIR": str(tmp_path / "other")}
         made = await desk.run(*OURS["migrate"]["command"][1:], env=serving)
         async with started(desk, "serve", serving) as server:
-            port = (await said(server, "\n")).strip().rpartition(":")[2]
+            port = (await read_until(server, "\n")).strip().rpartition(":")[2]
             alone = await is_healthy(desk, "worker", working)
             async with started(desk, "worker", working) as worker:
-                await said(worker, "\n")
+                await read_until(worker, "\n")
                 answer = await desk.run("run", "Who are you?", env=serving)
                 healthy = [
                     await is_healthy(desk, "serve", serving, port=port),

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from asyncagents.server.routes import ROUTES
-from tests.support.load.documented import LARGE, Outcome, Plan, document, populated, storm
+from tests.support.load.documented import (
+    LARGE,
+    Outcome,
+    Plan,
+    open_populated_server,
+    read_document,
+    send_storm,
+)
 
 UNSIGNED = {"POST /async-tool/webhook"}
 """No generator of requests signs."""
@@ -27,12 +34,12 @@ PLAN = Plan(examples=2, seed=8, once=True)
 
 
 async def _storm(data: Path, spoil: Any = None) -> Outcome:
-    async with populated(data) as (listing, known):
+    async with open_populated_server(data) as (listing, known):
         said = None
         if spoil is not None:
-            said = await asyncio.to_thread(document, listing)
+            said = await asyncio.to_thread(read_document, listing)
             spoil(said)
-        return await asyncio.to_thread(storm, listing, known, PLAN, said)
+        return await asyncio.to_thread(send_storm, listing, known, PLAN, said)
 
 
 @pytest.mark.timeout(400)

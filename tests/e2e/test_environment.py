@@ -11,8 +11,8 @@ import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.support.http.opencode import tool_outputs
-from tests.support.process.command_line import Desk, ended, open_desk
-from tests.support.process.server import served
+from tests.support.process.command_line import Desk, open_desk, wait_for_exit
+from tests.support.process.server import open_server_process
 
 _NAMES = """
 OPENAI_API_KEY ANTHROPIC_API_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_ACCESS_KEY_ID GITHUB_TOKEN
@@ -88,7 +88,7 @@ def secrets(desk: Desk, texts: list[str]) -> set[str]:
 async def test_a_command_of_a_run_finds_no_secret(tmp_path: Path) -> None:
     async with open_desk(tmp_path, SCRIPT) as (desk, _):
         prepare(desk)
-        ran = await ended(await desk.start("run", "Tell me", env=canaries(desk)))
+        ran = await wait_for_exit(await desk.start("run", "Tell me", env=canaries(desk)))
         shown = await desk.run("show", "--json")
     assert ran.code == 0, ran.err
     assert secrets(desk, tool_outputs(shown.json)) == set()
@@ -98,15 +98,15 @@ async def test_a_command_of_a_run_finds_no_secret(tmp_path: Path) -> None:
 async def test_a_command_of_a_server_finds_no_secret(tmp_path: Path) -> None:
     async with open_desk(tmp_path, SCRIPT) as (desk, _):
         prepare(desk)
-        async with served(desk, "--port", "0", env=canaries(desk)) as server:
+        async with open_server_process(desk, "--port", "0", env=canaries(desk)) as server:
             shown = read_environment(server.process.pid)
-            caller = server.caller
-            made = await caller.ask("POST", "/session", json={}, headers=caller.token)
+            caller = server.client
+            made = await caller.request("POST", "/session", json={}, headers=caller.authorization)
             at = f"/session/{made.json['id']}/message"
             parts = [{"type": "text", "text": "Tell me"}]
-            told = await caller.ask("POST", at, json={"parts": parts}, headers=caller.token)
+            told = await caller.request("POST", at, json={"parts": parts}, headers=caller.authorization)
             assert told.status == 200, told
-            messages = await caller.ask("GET", at, headers=caller.token)
+            messages = await caller.request("GET", at, headers=caller.authorization)
     assert secrets(desk, tool_outputs(messages.json)) == set()
     assert shown.strip("\0") == ""
 
@@ -125,7 +125,7 @@ async def test_what_the_user_names_comes_through_but_no_key(tmp_path: Path) -> N
     async with open_desk(tmp_path, SCRIPT) as (desk, _):
         prepare(desk, pass_environment=["DATABASE_URL", "MYAPP_*", "DESK_KEY"])
         mine = {name: f"CANARY_{tag(desk)}_{name}" for name in ("MYAPP_MODE", "MYAPP_TOKEN")}
-        ran = await ended(await desk.start("run", "Tell me", env={**canaries(desk), **mine}))
+        ran = await wait_for_exit(await desk.start("run", "Tell me", env={**canaries(desk), **mine}))
         shown = await desk.run("show", "--json")
     assert ran.code == 0, ran.err
     assert secrets(desk, tool_outputs(shown.json)) == {"DATABASE_URL", "MYAPP_MODE"}

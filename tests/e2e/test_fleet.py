@@ -10,8 +10,8 @@ from tests.support.fleet.siege import restarts, stress
 from tests.support.fleet.turn import (
     HEARTBEAT,
     burst,
-    crowded,
     fairness,
+    fill_places,
     handover,
     interlude,
     partition,
@@ -118,4 +118,4 @@ async def test_who_was_spoken_to_often_takes_one_place(tmp_path: Path, postgres_
 async def test_turns_of_who_died_go_on_though_all_places_are_taken(
     tmp_path: Path, postgres_server: Server
 ) -> None:
-    assert await crowded(tmp_path, postgres_server) < HEARTBEAT + 8
+    assert await fill_places(tmp_path, postgres_server) < HEARTBEAT + 8

@@ -10,8 +10,8 @@ from asyncagents.testing.provider import Reply, ToolUse
 from tests.support.kills.serve_client import build_client, create_prompted_session
 from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.load.hostile_project import Person, make_hostile, open_stage, run
-from tests.support.process.command_line import PATIENCE, open_desk
-from tests.support.process.serve_kit import Server, serving
+from tests.support.process.command_line import PROCESS_PATIENCE, open_desk
+from tests.support.process.serve_kit import DeskServer, open_desk_server
 
 STOP_SECONDS = 6.0
 """What is required of a stop."""
@@ -34,13 +34,13 @@ def _lists(count: int) -> list[dict[str, Any]]:
     return [{"text": "", "tools": tools}, {"text": "done"}]
 
 
-async def _until_it_searches(server: Server) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def _until_it_searches(server: DeskServer) -> None:
+    async with asyncio.timeout(PROCESS_PATIENCE):
         while not _searching(server):  # noqa: ASYNC110  processes tell nobody that they begin
             await asyncio.sleep(0.01)
 
 
-def _searching(server: Server) -> list[int]:
+def _searching(server: DeskServer) -> list[int]:
     return [pid for pid in descendants(server.process.pid) if b"search_worker" in _command(pid)]
 
 
@@ -55,7 +55,7 @@ async def _read_there(person: Person, quiet: Path) -> str:
     """A session, a prompt and a tool in the other project."""
     read = {"name": "read", "args": {"filePath": "a.txt"}}
     steps: list[dict[str, Any]] = [{"text": "", "tools": [read]}, {"text": "It was read."}]
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PROCESS_PATIENCE):
         answer = await person.prompt(await person.session(quiet), "go", steps)
     return str(answer["parts"])
 
@@ -68,7 +68,7 @@ async def test_lists_of_a_hostile_project_hold_up_no_other_and_end_with_their_se
         await _until_it_searches(server)
         during = await _read_there(person, quiet)
         busy = dict.fromkeys(_searching(server))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROCESS_PATIENCE):
             await person.ask("POST", f"/session/{session}/abort")
         after = await _read_there(person, quiet)
         left = [pid for pid in _searching(server) if pid in busy]
@@ -103,9 +103,9 @@ async def test_a_stop_is_quick_though_a_tool_hangs_in_a_thread(tmp_path: Path) -
         file.parent.mkdir(parents=True)
         file.write_text(HANGS)
         assert (await desk.run("trust")).code == 0
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             await create_prompted_session(build_client(desk.data), "Hang")
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PROCESS_PATIENCE):
                 while not (desk.project / "begun").exists():  # noqa: ASYNC110  a file tells nobody
                     await asyncio.sleep(0.01)
             async with asyncio.timeout(STOP_SECONDS):

@@ -14,8 +14,8 @@ from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import Script, call, say
-from tests.support.mcp.session import free_port, killed, session_with
-from tests.support.process.npm import SECONDS, have_npm, installed
+from tests.support.mcp.session import free_port, kill_process, open_mcp_session
+from tests.support.process.npm import SECONDS, have_npm, install_package
 from tests.support.runtime import Stage
 
 PACKAGE, VERSION = "@modelcontextprotocol/server-everything", "2026.8.31"
@@ -34,14 +34,14 @@ pytestmark = pytest.mark.timeout(SECONDS + 120)
 
 
 async def program() -> tuple[str, str]:
-    folder = await installed(PACKAGE, VERSION)
+    folder = await install_package(PACKAGE, VERSION)
     node = shutil.which("node")
     assert node is not None, f"npm is at {have_npm()}, and no node"
     return node, str(folder / "dist" / "index.js")
 
 
 def told(at: Stage) -> list[str]:
-    return [each.output for each in at.told() if isinstance(each, ToolTurn)]
+    return [each.output for each in at.request_messages() if isinstance(each, ToolTurn)]
 
 
 async def until_halfway(at: Stage) -> None:
@@ -52,7 +52,7 @@ async def until_halfway(at: Stage) -> None:
             case _:
                 return False
 
-    await at.ears.until(PartUpdated, says)
+    await at.listener.until(PartUpdated, says)
 
 
 def below(parent: int, program: str) -> list[int]:
@@ -81,14 +81,14 @@ def _runs(pid: int, program: str) -> bool:
 async def test_a_foreign_server_by_stdio_is_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     command = await program()
     every = McpConfig(type="local", command=command)
-    async with session_with(tmp_path, SCRIPT, {"every": every}) as at:
+    async with open_mcp_session(tmp_path, SCRIPT, {"every": every}) as at:
         await at.runtime.send(at.session_id, "go")
         await until_halfway(at)
         (first,) = below(os.getpid(), command[1])
-        await killed(first)
+        await kill_process(first)
         await at.runtime.wait(at.session_id)
         (second,) = below(os.getpid(), command[1])
-        await killed(second)
+        await kill_process(second)
         await at.prompt("more")
         (third,) = below(os.getpid(), command[1])
         workplace = await at.runtime.workplace(tmp_path / "project")
@@ -115,11 +115,11 @@ def check(results: list[str]) -> None:
 async def test_a_foreign_server_by_http_is_killed_in_the_middle_and_found_again(tmp_path: Path) -> None:
     port = free_port()
     every = McpConfig(type="remote", url=f"http://127.0.0.1:{port}/mcp")
-    async with session_with(tmp_path, SCRIPT, {"every": every}) as at:
+    async with open_mcp_session(tmp_path, SCRIPT, {"every": every}) as at:
         async with by_http(port) as process:
             await at.runtime.send(at.session_id, "go")
             await until_halfway(at)
-            await killed(process.pid)
+            await kill_process(process.pid)
             async with by_http(port):
                 await at.runtime.wait(at.session_id)
         async with by_http(port):

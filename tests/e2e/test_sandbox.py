@@ -11,7 +11,7 @@ from asyncagents.testing.provider import Reply, Script, ToolUse
 from asyncagents.tools.process.processes import find_bwrap
 from tests.support.http.opencode import tool_outputs
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.process.server import served
+from tests.support.process.server import open_server_process
 
 HAS_BWRAP = find_bwrap(os.environ.get("PATH"), outside=None) is not None
 ALLOWED = {"*": "allow", "unclear_command": "allow", "external_directory": "allow"}
@@ -30,14 +30,14 @@ SCRIPT: Script = {"Try it": [Reply(text="", tools=(RUN,)), Reply(text="Done.")]}
 
 async def ask(desk: Desk) -> tuple[str, str]:
     """What the command printed, and the token that it looked for."""
-    async with served(desk, "--port", "0") as server:
-        caller = server.caller
-        made = await caller.ask("POST", "/session", json={}, headers=caller.token)
+    async with open_server_process(desk, "--port", "0") as server:
+        caller = server.client
+        made = await caller.request("POST", "/session", json={}, headers=caller.authorization)
         at = f"/session/{made.json['id']}/message"
         body: dict[str, Any] = {"parts": [{"type": "text", "text": "Try it"}]}
-        told = await caller.ask("POST", at, json=body, headers=caller.token)
+        told = await caller.request("POST", at, json=body, headers=caller.authorization)
         assert told.status == 200, told
-        messages = await caller.ask("GET", at, headers=caller.token)
+        messages = await caller.request("GET", at, headers=caller.authorization)
         token = (desk.data / "token").read_text().strip()
     (output,) = tool_outputs(messages.json)
     return output, token

@@ -19,9 +19,18 @@ from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import say
 from asyncagents.server.discovery import LISTING_FILE, find_server
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.support.delegation import launch, office, task_named, until_quiet
-from tests.support.process.command_line import PATIENCE, Desk, ended, open_desk
-from tests.support.process.server import TRIES, Server, answers, asking, bound_to, listed, served, taken
+from tests.support.delegation import launch_task, open_delegation_stage, task_named, wait_until_quiet
+from tests.support.process.command_line import PROCESS_PATIENCE, Desk, open_desk, wait_for_exit
+from tests.support.process.server import (
+    TRIES,
+    ServerProcess,
+    accepts_connections,
+    hold_ports,
+    listening_addresses,
+    open_server_process,
+    open_stalled_request,
+    read_listing,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,10 +46,10 @@ def looking(data: Path) -> Script:
 
 async def ended_task(desk: Desk) -> Any:
     """From before the server began, with a prompt of many words."""
-    scenes = {"go": [[launch("A", WORDS)], [say("Off.")]]}
-    async with office(desk.data, scenes, directory=desk.project) as at:
+    scenes = {"go": [[launch_task("A", WORDS)], [say("Off.")]]}
+    async with open_delegation_stage(desk.data, scenes, directory=desk.project) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         return msgspec.json.decode(encode(await task_named(at.runtime, "A")))
 
 
@@ -86,20 +95,20 @@ async def life(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Life]:
     async with open_desk(root, looking(root / "data")) as (desk, provider):
         desk.configure(permission={"*": "allow", "guarded_place": "allow"})
         before, session_id = await ended_task(desk), await wanted(desk)
-        with taken(2) as first:
-            async with served(desk, env={"ASYNCAGENTS_API_PORT": str(first)}) as server:
+        with hold_ports(2) as first:
+            async with open_server_process(desk, env={"ASYNCAGENTS_API_PORT": str(first)}) as server:
                 await provider.wait_for(lambda: provider.answered == 2)
                 second = await desk.run("serve", "--port", "0")
                 seen = Life(
                     first=first,
                     pid=server.process.pid,
-                    listing=listed(desk.data),
+                    listing=read_listing(desk.data),
                     mode=stat.S_IMODE((desk.data / LISTING_FILE).stat().st_mode),
                     is_found=find_server(desk.data) is not None,
-                    health=await server.caller.json("/v1/health"),
-                    bound=bound_to(server.listing.port),
+                    health=await server.client.json("/v1/health"),
+                    bound=listening_addresses(server.listing.port),
                     before=before,
-                    after=await server.caller.json(f"/v1/tasks/{before['sessionID']}"),
+                    after=await server.client.json(f"/v1/tasks/{before['sessionID']}"),
                     tool="",
                     second=(second.code, second.err),
                     stream=[],
@@ -112,15 +121,15 @@ async def life(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Life]:
         yield seen
 
 
-async def _end(server: Server, seen: Life) -> None:
+async def _end(server: ServerProcess, seen: Life) -> None:
     """With a stream that is open, and an answer that nobody has read."""
     path = f"/v1/tasks/{seen.before['sessionID']}/logs"
-    async with server.caller.listen() as listener, asking(server.listing.port, path) as unread:
+    async with server.client.stream() as listener, open_stalled_request(server.listing.port, path) as unread:
         await listener.until("snapshot")
         server.process.send_signal(signal.SIGTERM)
         seen.stream = [each.type for each in await listener.until_end()]
-        async with asyncio.timeout(PATIENCE):
-            while await answers(server.listing.port):
+        async with asyncio.timeout(PROCESS_PATIENCE):
+            while await accepts_connections(server.listing.port):
                 pass
             seen.log = len(await unread.read())
     seen.code = await server.end()
@@ -139,19 +148,19 @@ async def test_server_retries_next_port_on_collision(life: Life, tmp_path: Path)
     """And one that is killed leaves a server.json that nobody believes."""
     assert life.listing["port"] == life.first + 2
     async with open_desk(tmp_path) as (desk, _):
-        with taken(TRIES) as first:
-            async with served(desk, "--port", str(first)) as server:
+        with hold_ports(TRIES) as first:
+            async with open_server_process(desk, "--port", str(first)) as server:
                 port = server.listing.port
-                health = await server.caller.json("/v1/health")
+                health = await server.client.json("/v1/health")
                 server.process.kill()
-                told = (await ended(server.process)).err
+                told = (await wait_for_exit(server.process)).err
         assert told == f"port {first} is in use by another program\n"
         assert port not in range(first, first + TRIES)
         assert health["status"] == "ok"
 
         assert (desk.data / LISTING_FILE).exists()
         assert find_server(desk.data) is None
-        async with served(desk, "--port", "0") as server:
+        async with open_server_process(desk, "--port", "0") as server:
             assert find_server(desk.data) == server.listing
             code = await server.stop(signal.SIGINT)
         assert (code, (desk.data / LISTING_FILE).exists()) == (0, False)
@@ -185,13 +194,13 @@ async def test_server_is_disabled_via_environment_variable(tmp_path: Path) -> No
     async with open_desk(tmp_path, looking(tmp_path / "data")) as (desk, provider):
         desk.configure(permission={"*": "allow", "guarded_place": "allow"})
         session_id = await wanted(desk)
-        with taken(0) as first:
+        with hold_ports(0) as first:
             off = {"ASYNCAGENTS_API_ENABLED": "false", "ASYNCAGENTS_API_PORT": str(first)}
             process = await desk.start("serve", env=off)
             await provider.wait_for(lambda: provider.answered == 2)
-            is_listed, is_there = (desk.data / LISTING_FILE).exists(), await answers(first)
+            is_listed, is_there = (desk.data / LISTING_FILE).exists(), await accepts_connections(first)
             process.send_signal(signal.SIGTERM)
-            done = await ended(process)
+            done = await wait_for_exit(process)
         assert (is_listed, is_there) == (False, False)
         assert (done.code, done.out) == (0, "")
         assert "ASYNCAGENTS_API_ENABLED=false" in done.err

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.support.http.client import Told
-from tests.support.process.command_line import Desk, ended, open_desk, said
-from tests.support.process.server import Server, served
+from tests.support.http.client import Response
+from tests.support.process.command_line import Desk, open_desk, read_until, wait_for_exit
+from tests.support.process.server import ServerProcess, open_server_process
 from tests.support.wait import PATIENCE
 
 SAID = {"parts": [{"type": "text", "text": "More"}]}
@@ -20,9 +20,9 @@ def forget_model(desk: Desk) -> None:
     (desk.project / "asyncagents.json").write_text("{}")
 
 
-async def ask(server: Server, method: str, path: str, body: object = None) -> Told:
+async def ask(server: ServerProcess, method: str, path: str, body: object = None) -> Response:
     more = {} if body is None else {"json": body}
-    return await server.caller.ask(method, path, headers=server.caller.token, **more)
+    return await server.client.request(method, path, headers=server.client.authorization, **more)
 
 
 @pytest.mark.spec("A-10")
@@ -31,7 +31,7 @@ async def test_it_starts_says_what_to_set_and_shows_history(tmp_path: Path) -> N
         first = await desk.run("run", "Hello", "--json")
         session_id = json.loads(first.out)["session"]
         forget_model(desk)
-        async with served(desk) as server:
+        async with open_server_process(desk) as server:
             messages = await ask(server, "GET", f"/session/{session_id}/message")
             before = len(messages.json)
             listed = await ask(server, "GET", "/session")
@@ -48,7 +48,7 @@ async def test_it_starts_says_what_to_set_and_shows_history(tmp_path: Path) -> N
             again = len((await ask(server, "GET", "/session")).json)
             doctor = await desk.run("doctor")
             server.process.terminate()
-            over = await ended(server.process)
+            over = await wait_for_exit(server.process)
     assert over.code == 0
     assert over.err.startswith(f"warning: {UNSET}"), over.err
     assert over.err.count("warning:") == 1
@@ -74,7 +74,7 @@ async def test_what_waits_for_a_model_waits_and_goes_on_when_there_is_one(tmp_pa
         configured = (desk.project / "asyncagents.json").read_text()
         forget_model(desk)
         for _ in range(2):
-            async with served(desk) as server:
+            async with open_server_process(desk) as server:
                 why = await ask(server, "GET", f"/v1/sessions/{session_id}/why")
                 messages = await ask(server, "GET", f"/session/{session_id}/message")
                 assert await server.stop() == 0
@@ -93,9 +93,9 @@ async def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         (desk.project / "asyncagents.json").write_text('{"model": "anthropic/claude-sonnet-4-5"}')
         process = await desk.start("serve", "--port", "0")
-        await said(process, "listening at ")
+        await read_until(process, "listening at ")
         process.terminate()
-        over = await ended(process)
+        over = await wait_for_exit(process)
     assert "ANTHROPIC_API_KEY" in over.err
     assert over.code == 0
 
@@ -105,7 +105,7 @@ async def test_a_run_that_goes_on_at_such_a_server_says_why_it_waits(tmp_path: P
     async with open_desk(tmp_path, {"Hello": [Reply(text="Hi there.")]}) as (desk, _):
         session_id = (await desk.run("run", "Hello", "--detach")).out.strip()
         forget_model(desk)
-        async with served(desk), asyncio.timeout(PATIENCE):
+        async with open_server_process(desk), asyncio.timeout(PATIENCE):
             run = await desk.start("run", "--session", session_id)
             assert run.stderr is not None
             told = b""
@@ -114,4 +114,4 @@ async def test_a_run_that_goes_on_at_such_a_server_says_why_it_waits(tmp_path: P
                 assert more, f"it ended after {told!r}"
                 told += more
             run.terminate()
-            await ended(run)
+            await wait_for_exit(run)

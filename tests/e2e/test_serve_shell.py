@@ -11,12 +11,12 @@ import pytest
 
 from asyncagents.domain.call.call import IN_DOUBT
 from asyncagents.testing.provider import Reply
-from tests.support.process.command_line import PATIENCE, open_desk
-from tests.support.process.server import Server, served
+from tests.support.process.command_line import PROCESS_PATIENCE, open_desk
+from tests.support.process.server import ServerProcess, open_server_process
 
 
-async def post(server: Server, path: str, **body: Any) -> Any:
-    told = await server.caller.ask("POST", path, json=body, headers=server.caller.token)
+async def post(server: ServerProcess, path: str, **body: Any) -> Any:
+    told = await server.client.request("POST", path, json=body, headers=server.client.authorization)
     assert told.status == 200, told
     return told.json
 
@@ -25,7 +25,7 @@ def reader_is_gone(pipe: int) -> bool:
     """Waits until nobody holds the other end of a pipe."""
     poll = select.poll()
     poll.register(pipe, 0)
-    return any(event & select.POLLERR for _, event in poll.poll(PATIENCE * 1000))
+    return any(event & select.POLLERR for _, event in poll.poll(PROCESS_PATIENCE * 1000))
 
 
 @pytest.mark.timeout(120)
@@ -38,7 +38,7 @@ async def test_a_command_dies_with_its_server_and_is_in_doubt_ever_after(tmp_pat
         desk,
         _,
     ):
-        async with served(desk, "--port", "0") as server, asyncio.TaskGroup() as group:
+        async with open_server_process(desk, "--port", "0") as server, asyncio.TaskGroup() as group:
             session = await post(server, "/session")
             at = f"/session/{session['id']}"
             running = group.create_task(_in_vain(server, f"{at}/shell", command))
@@ -47,7 +47,7 @@ async def test_a_command_dies_with_its_server_and_is_in_doubt_ever_after(tmp_pat
             await running
             gone = await asyncio.to_thread(reader_is_gone, write)
             os.close(write)
-        async with served(desk, "--port", "0") as server:
+        async with open_server_process(desk, "--port", "0") as server:
             entry = await post(server, f"{at}/shell", command=command, agent="build", messageID=MINE)
             answer = await post(
                 server, f"{at}/message", parts=[{"type": "text", "text": "What became of it?"}]
@@ -65,6 +65,6 @@ async def test_a_command_dies_with_its_server_and_is_in_doubt_ever_after(tmp_pat
 MINE = "msg_000000000001AAAAAAAAAAAAAA"
 
 
-async def _in_vain(server: Server, path: str, command: str) -> None:
+async def _in_vain(server: ServerProcess, path: str, command: str) -> None:
     with pytest.raises(Exception, match=r"disconnected|reset|closed"):
         await post(server, path, command=command, agent="build", messageID=MINE)

@@ -11,7 +11,7 @@ import pytest
 
 from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.support.http.raw import Wire
+from tests.support.http.raw import RawConnection
 from tests.support.kills.serve_client import (
     build_client,
     create_prompted_session,
@@ -19,7 +19,7 @@ from tests.support.kills.serve_client import (
 )
 from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.process.command_line import open_desk
-from tests.support.process.serve_kit import Server, serving
+from tests.support.process.serve_kit import DeskServer, open_desk_server
 
 SLEEPS = Reply(text="", tools=(ToolUse("bash", {"command": "sleep 600 | sleep 600"}),))
 STOP_SECONDS = 6.0
@@ -29,20 +29,20 @@ STOP_SECONDS = 6.0
 class Door:
     """Raw connections to a server."""
 
-    def __init__(self, server: Server, token: str) -> None:
+    def __init__(self, server: DeskServer, token: str) -> None:
         self._port = int(server.url.rpartition(":")[2])
         self._token = token
 
     async def send(
         self, method: str, path: str, body: bytes = b"", *, more: int = 0, buffer: int = 0
-    ) -> Wire:
+    ) -> RawConnection:
         """`more`: so much of the body is promised, and never comes; `buffer`: so little is ever read."""
         raw = socket.socket()
         raw.setblocking(False)
         if buffer:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self._port))
-        wire = Wire(*await asyncio.open_connection(sock=raw, limit=buffer or 2**16))
+        wire = RawConnection(*await asyncio.open_connection(sock=raw, limit=buffer or 2**16))
         head = [
             f"{method} {path} HTTP/1.1",
             "Host: localhost",
@@ -57,7 +57,7 @@ class Door:
 async def test_a_stop_is_quick_whoever_waits_listens_or_reads_nothing(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Sleep": [SLEEPS], "Long": [Reply(text="x" * 8_000_000)]}) as (desk, _):
         desk.configure(permission={"*": "allow"})
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             token = _token(desk.data)
             door, client = Door(server, token), build_client(desk.data)
             sleeping, long = (
@@ -73,11 +73,11 @@ async def test_a_stop_is_quick_whoever_waits_listens_or_reads_nothing(tmp_path: 
                 await door.send("GET", f"/session/{long}/message", buffer=4096),
             ]
             wires[-1].reader._transport.pause_reading()  # type: ignore[attr-defined]
-            assert [(await wire.hear()).status for wire in wires[:2]] == [200, 200]
+            assert [(await wire.read_response()).status for wire in wires[:2]] == [200, 200]
             children = descendants(server.process.pid)
             async with asyncio.timeout(STOP_SECONDS):
                 said = await server.end()
-            waited = await wires[2].hear()
+            waited = await wires[2].read_response()
             for wire in wires:
                 await wire.__aexit__()
         await until_dead(children)
@@ -91,7 +91,7 @@ async def test_a_stop_is_quick_whoever_waits_listens_or_reads_nothing(tmp_path: 
 async def test_a_second_signal_ends_it_at_once_and_the_next_server_goes_on(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Sleep": [SLEEPS]}) as (desk, _):
         desk.configure(permission={"*": "allow"})
-        async with serving(desk) as server:
+        async with open_desk_server(desk) as server:
             client = build_client(desk.data)
             session_id = await create_prompted_session(client, "Sleep")
             await _until_child(server)
@@ -104,7 +104,7 @@ async def test_a_second_signal_ends_it_at_once_and_the_next_server_goes_on(tmp_p
             await wire.__aexit__()
         await until_dead(children)
         left = find_server(desk.data)
-        async with serving(desk) as again:
+        async with open_desk_server(desk) as again:
             status = await client.ask("GET", f"/session/{session_id}")
             await again.end()
 
@@ -125,7 +125,7 @@ async def test_no_machine_but_this_one_is_listened_to_without_a_token(
 
 
 async def test_the_token_is_seen_in_no_list_of_processes_and_in_nothing_that_is_said(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as (desk, _), serving(desk) as server:
+    async with open_desk(tmp_path) as (desk, _), open_desk_server(desk) as server:
         token = _token(desk.data)
         process = Path(f"/proc/{server.process.pid}")
         seen = [(process / name).read_text() for name in ("cmdline", "environ", "comm")]
@@ -141,7 +141,7 @@ def _token(data: Path) -> str:
     return str(json.loads((data / "server.json").read_text())["token"])
 
 
-async def _until_child(server: Server) -> None:
+async def _until_child(server: DeskServer) -> None:
     async with asyncio.timeout(60):
         while len(descendants(server.process.pid)) < 2:  # noqa: ASYNC110  it starts them by itself
             await asyncio.sleep(0.01)

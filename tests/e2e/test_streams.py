@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.load import event_stream
-from tests.support.load.board_stream import beside_the_deaf, cut_off
+from tests.support.load.board_stream import cut_board_streams, read_beside_stalled
 
 EVENTS = 18_000
 GROWTH = 12.0
@@ -14,7 +14,7 @@ GROWTH = 12.0
 
 @pytest.mark.spec("H-06")
 async def test_who_stalls_costs_nothing_and_who_listens_misses_nothing(tmp_path: Path) -> None:
-    held = await beside_the_deaf(tmp_path, stalled=30, events=EVENTS, together=1_500)
+    held = await read_beside_stalled(tmp_path, stalled=30, events=EVENTS, together=1_500)
     assert held.events >= EVENTS
     assert held.after - held.before < GROWTH, held
     assert held.kept < 1, held
@@ -22,7 +22,7 @@ async def test_who_stalls_costs_nothing_and_who_listens_misses_nothing(tmp_path:
 
 @pytest.mark.spec("H-06", "H-09")
 async def test_who_is_cut_off_again_and_again_ends_with_what_a_fresh_snapshot_says(tmp_path: Path) -> None:
-    cut = await cut_off(tmp_path, cuts=24, restarts=2, seed=7)
+    cut = await cut_board_streams(tmp_path, cuts=24, restarts=2, seed=7)
     assert cut.resumed > 5
     assert cut.heard > cut.cuts
     assert cut.tasks > 0
@@ -32,6 +32,6 @@ async def test_who_is_cut_off_again_and_again_ends_with_what_a_fresh_snapshot_sa
 async def test_who_is_cut_off_from_opencodes_streams_reads_afresh_and_ends_with_what_there_is(
     tmp_path: Path,
 ) -> None:
-    cut = await event_stream.cut_off(tmp_path, cuts=12, restarts=2, seed=3)
+    cut = await event_stream.cut_event_streams(tmp_path, cuts=12, restarts=2, seed=3)
     assert cut.heard > cut.cuts
     assert cut.parts > cut.sessions

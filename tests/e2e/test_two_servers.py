@@ -15,7 +15,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.server.discovery import LISTING_FILE, Listing
 from asyncagents.testing.provider import Reply, Script
 from tests.support.postgres.database import Server, a_database
-from tests.support.process.command_line import PATIENCE, Desk, ended, open_desk, said
+from tests.support.process.command_line import PROCESS_PATIENCE, Desk, open_desk, read_until, wait_for_exit
 
 WORDS = "one two three four five six seven eight nine ten "
 SCRIPT: Script = {"count": [Reply(text=WORDS, chunks=20, gap=0.1)], "again": [Reply(text="Yes.")]}
@@ -29,13 +29,13 @@ async def server(desk: Desk, dsn: str, name: str, *words: str) -> AsyncIterator[
     env = {"ASYNCAGENTS_STORE": dsn, "ASYNCAGENTS_DATA_DIR": str(data), **BRISK}
     process = await desk.start("serve", "--port", "0", *words, env=env)
     try:
-        await said(process, "listening at ")
+        await read_until(process, "listening at ")
         listing = msgspec.json.decode((data / LISTING_FILE).read_bytes(), type=Listing)
         async with open_client(listing.url, token=listing.token) as client:
             yield client
     finally:
         process.terminate()
-        await ended(process)
+        await wait_for_exit(process)
 
 
 @asynccontextmanager
@@ -43,12 +43,12 @@ async def worker(desk: Desk, dsn: str, *words: str) -> AsyncIterator[asyncio.sub
     env = {"ASYNCAGENTS_STORE": dsn, "ASYNCAGENTS_DATA_DIR": str(desk.data.with_name("worker")), **BRISK}
     process = await desk.start("worker", *words, env=env)
     try:
-        await said(process, "working on ")
+        await read_until(process, "working on ")
         yield process
     finally:
         if process.returncode is None:
             process.terminate()
-        await ended(process)
+        await wait_for_exit(process)
 
 
 async def heard(client: Client, session_id: SessionId, ready: asyncio.Event) -> list[Event]:
@@ -86,7 +86,7 @@ async def test_a_prompt_to_one_server_streams_to_a_client_of_another(
         server(desk, dsn, "a", "--concurrency", "0") as one,
         server(desk, dsn, "b", "--concurrency", "0") as other,
         worker(desk, dsn, "--concurrency", "4"),
-        asyncio.timeout(PATIENCE),
+        asyncio.timeout(PROCESS_PATIENCE),
         asyncio.TaskGroup() as group,
     ):
         session = await one.create_session(directory=desk.project)
@@ -124,7 +124,7 @@ async def test_a_run_says_once_that_no_worker_serves_its_pool(
         a_database(postgres_server) as dsn,
         open_desk(tmp_path, SCRIPT) as (desk, _),
         server(desk, dsn, "a", "--concurrency", "0"),
-        asyncio.timeout(PATIENCE),
+        asyncio.timeout(PROCESS_PATIENCE),
     ):
         data = {"ASYNCAGENTS_STORE": dsn, "ASYNCAGENTS_DATA_DIR": str(desk.data.with_name("a")), **BRISK}
         run = await desk.start("run", "again", "--format", form, env=data)
@@ -138,7 +138,7 @@ async def test_a_run_says_once_that_no_worker_serves_its_pool(
         [session] = (await desk.run("sessions", "--json", env=data)).json
         why = await desk.run("why", session["id"], env=data)
         async with worker(desk, dsn):
-            ran = await ended(run)
+            ran = await wait_for_exit(run)
 
     err = told.decode() + ran.err
     start = "start one where its directories are, with `asyncagents worker --pools shared`"

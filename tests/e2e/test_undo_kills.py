@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.domain.conversation.session import Session
-from tests.support.process.undo_worker import MANY, runtime
+from tests.support.process.undo_worker import MANY, open_undo_runtime
 
 PATIENCE = 60
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ async def test_an_undo_that_was_killed_is_ended_by_whoever_comes_next(
     data, root = tmp_path / "data", tmp_path / "project"
     project(root)
     await killed(data, root, after)
-    async with asyncio.timeout(PATIENCE), runtime(data) as here:
+    async with asyncio.timeout(PATIENCE), open_undo_runtime(data) as here:
         session: Session = await here.create_session(directory=root, key="one")
         assert session.revert is not None
         if next_step == "undo":

@@ -34,8 +34,8 @@ from asyncagents.llm.model import (
 )
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Stage, answer_of, roles, stage
-from tests.support.tool import CAREFUL, Gate, Text, echo, later
+from tests.support.runtime import Stage, answer_of, open_stage, roles
+from tests.support.tool import CAREFUL, Gate, TextArguments, build_pending_tool, run_echo
 from tests.support.wait import PATIENCE
 
 HANGS = {"go": [[say("I beg"), pause(3600)]], "next": [[say("Here.")]]}
@@ -43,32 +43,32 @@ GATED = {"go": [[call("gate")]], "next": [[say("Here.")]]}
 
 
 async def until_shown(at: Stage, text: str) -> None:
-    await at.ears.until(PartUpdated, lambda event: getattr(event.part, "text", "") == text)
+    await at.listener.until(PartUpdated, lambda event: getattr(event.part, "text", "") == text)
 
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_ends_the_stream_and_leaves_an_aborted_message(tmp_path: Path) -> None:
-    async with stage(tmp_path, HANGS) as at:
+    async with open_stage(tmp_path, HANGS) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         assert await at.abort()
         answer = await prompt
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert (answer.text, answer_of(answer).error, answer_of(answer).finish) == (
         "I beg",
         aborted_error(),
         None,
     )
-    assert [event.error for event in at.ears.of(SessionError)] == [aborted_error()]
-    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
+    assert [event.error for event in at.listener.of(SessionError)] == [aborted_error()]
+    assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), Idle()]
 
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_ends_the_tools(tmp_path: Path) -> None:
     one, two = Gate("gate"), Gate("other")
     script = {"go": [[call("gate"), call("other")]]}
-    async with stage(tmp_path, script, tools=[one.tool, two.tool]) as at:
+    async with open_stage(tmp_path, script, tools=[one.tool, two.tool]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await one.until_started()
         await two.until_started()
@@ -85,14 +85,14 @@ async def test_an_abort_ends_the_tools(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_settles_what_is_waited_for_and_a_late_result_is_refused(tmp_path: Path) -> None:
-    async with stage(tmp_path, GATED, tools=[later("gate")]) as at:
+    async with open_stage(tmp_path, GATED, tools=[build_pending_tool("gate")]) as at:
         await at.prompt("go")
         waiting = await at.open_call()
-        await at.ears.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
         assert await at.abort()
         with pytest.raises(AlreadySettled):
             await at.runtime.complete(waiting.id, "too late")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         (state,) = await at.states()
         question, turn = await at.messages()
 
@@ -105,30 +105,30 @@ async def test_an_abort_settles_what_is_waited_for_and_a_late_result_is_refused(
 @pytest.mark.spec("C-10")
 async def test_an_abort_rejects_what_is_asked(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")]]}
-    async with stage(tmp_path, script, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, script, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        ask_id = (await at.ears.until(PermissionAsked)).request.id
+        ask_id = (await at.listener.until(PermissionAsked)).request.id
         assert await at.abort()
         answer = await prompt
         with pytest.raises(Conflict):
             await at.runtime.answer(ask_id, "once")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert answer_of(answer).error == aborted_error()
-    assert [event.reply for event in at.ears.of(PermissionReplied)] == ["reject"]
+    assert [event.reply for event in at.listener.of(PermissionReplied)] == ["reject"]
 
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_does_not_wait_for_a_plan(tmp_path: Path) -> None:
     planning = asyncio.Event()
 
-    async def plan(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+    async def plan(args: TextArguments, context: ToolContext) -> tuple[Ask, ...]:
         planning.set()
         await asyncio.Event().wait()
         return ()
 
     script = {"go": [[call("slow", text="a")]]}
-    async with stage(tmp_path, script, tools=[Tool("slow", Text, echo, plan=plan)]) as at:
+    async with open_stage(tmp_path, script, tools=[Tool("slow", TextArguments, run_echo, plan=plan)]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await planning.wait()
         assert await at.abort()
@@ -139,13 +139,13 @@ async def test_an_abort_does_not_wait_for_a_plan(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_before_the_first_step_answers_who_prompted(tmp_path: Path) -> None:
-    async with stage(tmp_path, HANGS, serve=False) as at:
+    async with open_stage(tmp_path, HANGS, serve=False) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await until_shown(at, "go")
         assert await at.abort()
         async with open_runtime(tmp_path, model=at.model):
             answer = await prompt
-            await at.ears.until(SessionIdle)
+            await at.listener.until(SessionIdle)
         messages = await at.messages()
 
     assert answer_of(answer).error == aborted_error()
@@ -155,9 +155,9 @@ async def test_an_abort_before_the_first_step_answers_who_prompted(tmp_path: Pat
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_may_be_repeated(tmp_path: Path) -> None:
-    async with stage(tmp_path, HANGS) as at:
+    async with open_stage(tmp_path, HANGS) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         assert await asyncio.gather(*(at.abort() for _ in range(5))) == [True] * 5
         assert await at.abort()
         answer = await prompt
@@ -171,10 +171,10 @@ async def test_an_abort_may_be_repeated(tmp_path: Path) -> None:
 async def test_aborts_at_any_moment_of_a_turn_are_acknowledged(tmp_path: Path, moment: int) -> None:
     """One abort as the turn begins, more after so many events of it."""
     script = {"go": [[say("a", "b"), call("gate")]], "next": [[say("Here.")]]}
-    async with stage(tmp_path, script, tools=[later("gate", kind="wait")]) as at:
+    async with open_stage(tmp_path, script, tools=[build_pending_tool("gate", kind="wait")]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         for _ in range(moment):
-            await at.ears.until(object)  # type: ignore[type-var]
+            await at.listener.until(object)  # type: ignore[type-var]
         async with asyncio.timeout(PATIENCE):
             assert all(await asyncio.gather(at.abort(), at.abort()))
             answer = await prompt
@@ -186,7 +186,7 @@ async def test_aborts_at_any_moment_of_a_turn_are_acknowledged(tmp_path: Path, m
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_of_an_idle_session_does_nothing_to_what_comes_after(tmp_path: Path) -> None:
-    async with stage(tmp_path, HANGS) as at:
+    async with open_stage(tmp_path, HANGS) as at:
         assert await at.abort()
         answer = await at.prompt("next")
         assert await at.abort()
@@ -199,7 +199,7 @@ async def test_an_abort_of_an_idle_session_does_nothing_to_what_comes_after(tmp_
 @pytest.mark.spec("C-10", "S-12")
 async def test_queued_prompts_stay_visible_and_are_answered_with_the_next_input(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, GATED, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, GATED, tools=[gate.tool]) as at:
         first = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
         queued = asyncio.ensure_future(at.prompt("queued"))
@@ -214,14 +214,14 @@ async def test_queued_prompts_stay_visible_and_are_answered_with_the_next_input(
     assert answer_of(told_queued).error == aborted_error()
     assert (shown, idle, requests) == (["go", "", "queued"], Idle(), 1)
     assert answer.text == "Here."
-    assert at.told()[-2:] == [UserTurn("queued"), UserTurn("next")]
+    assert at.request_messages()[-2:] == [UserTurn("queued"), UserTurn("next")]
 
 
 @pytest.mark.spec("C-10")
 async def test_input_after_an_abort_is_not_covered_by_it(tmp_path: Path) -> None:
-    async with stage(tmp_path, HANGS) as at:
+    async with open_stage(tmp_path, HANGS) as at:
         first = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         stopped, answer = await asyncio.gather(at.abort(), at.prompt("next"))
         gone = await first
 
@@ -231,7 +231,7 @@ async def test_input_after_an_abort_is_not_covered_by_it(tmp_path: Path) -> None
 
 @pytest.mark.spec("C-10")
 async def test_input_right_behind_an_abort_is_answered_at_whatever_moment_it_comes(tmp_path: Path) -> None:
-    async with stage(tmp_path, HANGS) as at:
+    async with open_stage(tmp_path, HANGS) as at:
         for ticks in range(15):
             first = asyncio.ensure_future(at.prompt("go"))
             for _ in range(ticks):
@@ -243,13 +243,13 @@ async def test_input_right_behind_an_abort_is_answered_at_whatever_moment_it_com
 
 
 async def test_what_was_said_before_an_abort_is_what_the_model_remembers(tmp_path: Path) -> None:
-    async with stage(tmp_path, HANGS) as at:
+    async with open_stage(tmp_path, HANGS) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         await at.abort()
         await at.prompt("next")
 
-    assert at.told() == [UserTurn("go"), ModelTurn((TextBlock("I beg"),)), UserTurn("next")]
+    assert at.request_messages() == [UserTurn("go"), ModelTurn((TextBlock("I beg"),)), UserTurn("next")]
 
 
 class Stubborn(ScriptedModel):
@@ -276,9 +276,9 @@ class Stubborn(ScriptedModel):
 async def test_an_abort_is_an_abort_whatever_the_provider_makes_of_it(
     tmp_path: Path, failure: Exception | None
 ) -> None:
-    async with stage(tmp_path, Stubborn(failure)) as at:
+    async with open_stage(tmp_path, Stubborn(failure)) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         assert await at.abort()
         answer = await prompt
 
@@ -289,7 +289,7 @@ async def test_an_abort_is_an_abort_whatever_the_provider_makes_of_it(
 async def test_an_abort_is_acknowledged_late_when_a_tool_does_not_stop(tmp_path: Path) -> None:
     started, let_go = asyncio.Event(), asyncio.Event()
 
-    async def cling(args: Text, context: ToolContext) -> None:
+    async def cling(args: TextArguments, context: ToolContext) -> None:
         started.set()
         while not let_go.is_set():
             try:
@@ -298,7 +298,7 @@ async def test_an_abort_is_acknowledged_late_when_a_tool_does_not_stop(tmp_path:
                 continue
 
     script = {"go": [[call("cling", text="a")]]}
-    async with stage(tmp_path, script, tools=[Tool("cling", Text, cling)]) as at:  # type: ignore[arg-type]
+    async with open_stage(tmp_path, script, tools=[Tool("cling", TextArguments, cling)]) as at:  # type: ignore[arg-type]
         prompt = asyncio.ensure_future(at.prompt("go"))
         await started.wait()
         inside(at.runtime).bus._size = 2  # so that who waits for the end is cut off before it comes
@@ -318,9 +318,9 @@ async def test_an_abort_is_acknowledged_late_when_a_tool_does_not_stop(tmp_path:
 @pytest.mark.spec("C-10")
 async def test_an_abort_is_heard_through_a_flood_of_events(tmp_path: Path) -> None:
     script = {"go": [[say("I beg"), pause(0.005), say(*["x"] * 5000), pause(3600)]]}
-    async with stage(tmp_path, script) as at:
+    async with open_stage(tmp_path, script) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         assert await at.abort()
         answer = await prompt
 
@@ -329,11 +329,11 @@ async def test_an_abort_is_heard_through_a_flood_of_events(tmp_path: Path) -> No
 
 @pytest.mark.spec("C-10")
 async def test_everyone_hears_that_an_aborted_prompt_was_answered(tmp_path: Path) -> None:
-    async with stage(tmp_path, HANGS) as at:
+    async with open_stage(tmp_path, HANGS) as at:
         sent = await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         await at.abort()
-        event = await at.ears.until(PromptAnswered)
+        event = await at.listener.until(PromptAnswered)
         turn = (await at.messages())[-1]
 
     assert (event.message_id, event.answer_id) == (sent, turn.info.id)

@@ -11,7 +11,7 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.support.http.coding import create_session, serve_coding_project
 from tests.support.http.opencode import entry_text, text_prompt
-from tests.support.http.server import Caller
+from tests.support.http.server import StageClient
 
 SCRIPT = {
     "Where is it?": [[say("In a.py.")]],
@@ -25,8 +25,8 @@ def asked(*names: str) -> dict[str, Any]:
     return {**text_prompt("Where is it?"), "agent": names[0] if names else None}
 
 
-async def told(at: Caller, where: str) -> list[Any]:
-    return [part for each in (await at.get(f"{where}/message")).body for part in each["parts"]]
+async def told(at: StageClient, where: str) -> list[Any]:
+    return [part for each in (await at.get(f"{where}/message")).json for part in each["parts"]]
 
 
 @pytest.mark.spec("D-11", "X-01")
@@ -36,11 +36,11 @@ async def test_a_prompt_that_names_a_subagent_is_a_task_for_it(tmp_path: Path, r
         where = await create_session(at, tmp_path)
         answer = await at.post(f"{where}/{route}", asked("explore"))
         if route == "prompt_async":
-            await at.stage.ears.until(SessionIdle, lambda event: where.endswith(event.session_id))
+            await at.stage.listener.until(SessionIdle, lambda event: where.endswith(event.session_id))
         parts = await told(at, where)
-        (child,) = (await at.get(f"{where}/children")).body
+        (child,) = (await at.get(f"{where}/children")).json
         below = await told(at, f"/session/{child['id']}")
-        after = (await at.get(where)).body
+        after = (await at.get(where)).json
 
     (subtask,) = [part for part in parts if part["type"] == "subtask"]
     assert (subtask["agent"], subtask["prompt"]) == ("explore", "Where is it?")
@@ -50,7 +50,7 @@ async def test_a_prompt_that_names_a_subagent_is_a_task_for_it(tmp_path: Path, r
     assert "In a.py." in call_["state"]["output"]
     assert (after["agent"], after["title"]) == ("build", "Where is it?")
     if route == "message":
-        assert answer.body["info"]["agent"] == "build"
+        assert answer.json["info"]["agent"] == "build"
 
 
 @pytest.mark.spec("D-11", "X-01")
@@ -89,14 +89,14 @@ async def test_a_task_that_is_spoken_to_answers_itself(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path, SCRIPT) as at:
         where = await create_session(at, tmp_path)
         await at.post(f"{where}/message", text_prompt("go"))
-        (child,) = (await at.get(f"{where}/children")).body
+        (child,) = (await at.get(f"{where}/children")).json
         below = f"/session/{child['id']}"
         own = await at.post(f"{below}/message", {**text_prompt("more"), "agent": "general"})
         other = await at.post(f"{below}/message", {**text_prompt("and?"), "agent": "explore"})
-        deeper = (await at.get(f"{below}/children")).body
+        deeper = (await at.get(f"{below}/children")).json
 
-    assert [entry_text(each.body) for each in (own, other)] == ["Redder.", "Reddest."]
-    assert [each.body["info"]["agent"] for each in (own, other)] == ["general", "explore"]
+    assert [entry_text(each.json) for each in (own, other)] == ["Redder.", "Reddest."]
+    assert [each.json["info"]["agent"] for each in (own, other)] == ["general", "explore"]
     assert deeper == []
 
 
@@ -105,9 +105,9 @@ async def test_a_session_that_began_as_a_subagent_answers_as_that(tmp_path: Path
     async with serve_coding_project(tmp_path, SCRIPT) as at:
         where = await create_session(at, tmp_path, agent="explore")
         answer = await at.post(f"{where}/message", asked("explore"))
-        children = (await at.get(f"{where}/children")).body
+        children = (await at.get(f"{where}/children")).json
 
-    assert (entry_text(answer.body), answer.body["info"]["agent"], children) == ("In a.py.", "explore", [])
+    assert (entry_text(answer.json), answer.json["info"]["agent"], children) == ("In a.py.", "explore", [])
 
 
 @pytest.mark.spec("D-11", "X-01")
@@ -118,9 +118,9 @@ async def test_other_agents_answer_in_the_session(tmp_path: Path, agent: str) ->
     ) as at:
         where = await create_session(at, tmp_path)
         answer = await at.post(f"{where}/message", asked(agent))
-        children = (await at.get(f"{where}/children")).body
+        children = (await at.get(f"{where}/children")).json
 
-    assert (entry_text(answer.body), answer.body["info"]["agent"], children) == ("In a.py.", agent, [])
+    assert (entry_text(answer.json), answer.json["info"]["agent"], children) == ("In a.py.", agent, [])
 
 
 @pytest.mark.spec("X-01")
@@ -129,7 +129,7 @@ async def test_what_wants_no_reply_is_no_task(tmp_path: Path) -> None:
         where = await create_session(at, tmp_path)
         noted = await at.post(f"{where}/message", {**asked("explore"), "noReply": True})
 
-    assert [part["type"] for part in noted.body["parts"]] == ["text"]
+    assert [part["type"] for part in noted.json["parts"]] == ["text"]
 
 
 @pytest.mark.spec("D-11")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.llm.scripted import call
-from tests.support.hostile.yard import asks_after_always, shell, yard
+from tests.support.hostile.yard import asks_after_always, create_yard, shell_calls
 
 ATTACKED = [
     ("python3.11 -m unittest", 'python3.11 -c \'open("pwned","w")\''),
@@ -35,28 +35,28 @@ ATTACKED = [
 @pytest.mark.spec("Z-06")
 @pytest.mark.parametrize(("shown", "later"), ATTACKED, ids=[later for _, later in ATTACKED])
 async def test_an_approved_line_lets_no_other_program_run(shown: str, later: str, tmp_path: Path) -> None:
-    place = yard(tmp_path)
+    place = create_yard(tmp_path)
     assert await asks_after_always(
-        tmp_path, place, shell([shown]), shell([later]), permission={"bash": "ask"}
+        tmp_path, place, shell_calls([shown]), shell_calls([later]), permission={"bash": "ask"}
     )
 
 
 @pytest.mark.spec("Z-06")
 async def test_a_path_outside_that_is_not_there_opens_no_folder(tmp_path: Path) -> None:
     """An answer for `ls /nonexistent` once allowed `/*`."""
-    place = yard(tmp_path)
-    then = [*shell(["head -1 /etc/passwd"]), call("read", filePath="/etc/hosts")]
-    asked = await asks_after_always(tmp_path, place, shell(["ls /nonexistent"]), then)
+    place = create_yard(tmp_path)
+    then = [*shell_calls(["head -1 /etc/passwd"]), call("read", filePath="/etc/hosts")]
+    asked = await asks_after_always(tmp_path, place, shell_calls(["ls /nonexistent"]), then)
     assert [ask.permission for ask in asked] == ["external_directory"] * 2
 
 
 @pytest.mark.spec("Z-06")
 async def test_what_may_be_read_outside_may_not_be_changed(tmp_path: Path) -> None:
-    place = yard(tmp_path)
+    place = create_yard(tmp_path)
     first = [call("read", filePath=str(place.secret))]
     then = [
         call("write", filePath=str(place.secret), content="x"),
-        *shell([f"rm {place.secret}", f"cp a.txt {place.secret}"]),
+        *shell_calls([f"rm {place.secret}", f"cp a.txt {place.secret}"]),
     ]
     asked = await asks_after_always(tmp_path, place, first, then)
     assert [ask.permission for ask in asked] == ["external_directory"] * 3

@@ -14,7 +14,7 @@ from asyncagents.llm.scripted import call
 from asyncagents.tools.builtin.webfetch import page_ask
 from asyncagents.tools.file.path import InsidePath, OutsidePath, edit_asks, read_asks
 from asyncagents.tools.web.url import parse_address
-from tests.support.hostile.yard import asks_after_always, yard
+from tests.support.hostile.yard import asks_after_always, create_yard
 
 ASKED = LineageRules.from_rules((Rule(permission="*", pattern="*", action="ask"),))
 
@@ -118,7 +118,7 @@ def test_edits_of_the_project_are_no_edits_outside() -> None:
 
 @pytest.mark.spec("Z-06")
 async def test_a_patch_outside_asks_whatever_edits_were_approved(tmp_path: Path) -> None:
-    place = yard(tmp_path)
+    place = create_yard(tmp_path)
     first = [call("write", filePath="a.txt", content="x")]
     text = f"*** Begin Patch\n*** Add File: {place.outside}/new\n+x\n*** End Patch"
     then = [call("patch", patchText=text), call("write", filePath="b.txt", content="x")]

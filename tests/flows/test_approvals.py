@@ -47,22 +47,22 @@ async def test_another_process_withdraws_and_the_next_call_asks(tmp_path: Path) 
 @pytest.mark.spec("Z-06")
 async def test_approvals_are_listed_and_withdrawn_over_http(tmp_path: Path) -> None:
     async with serve_approvals(tmp_path) as (at, caller, _):
-        headers, place = caller.token, str(tmp_path / "project")
+        headers, place = caller.authorization, str(tmp_path / "project")
         path = "/v1/approvals"
-        refused = [(await caller.ask(method, path)).status for method in ("GET", "DELETE")]
-        listed = (await caller.ask("GET", path, headers=headers)).json
-        here = (await caller.ask("GET", path, headers=headers, params={"directory": place})).json
-        nowhere = (await caller.ask("GET", path, headers=headers, params={"directory": "/"})).json
-        one = (await caller.ask("GET", path, headers=headers, params={"limit": 1})).json
+        refused = [(await caller.request(method, path)).status for method in ("GET", "DELETE")]
+        listed = (await caller.request("GET", path, headers=headers)).json
+        here = (await caller.request("GET", path, headers=headers, params={"directory": place})).json
+        nowhere = (await caller.request("GET", path, headers=headers, params={"directory": "/"})).json
+        one = (await caller.request("GET", path, headers=headers, params={"limit": 1})).json
         wrong = [
-            (await caller.ask("GET", f"{path}?limit=0", headers=headers)).status,
-            (await caller.ask("DELETE", path, headers=headers)).status,
-            (await caller.ask("DELETE", f"{path}/apr_none", headers=headers)).status,
+            (await caller.request("GET", f"{path}?limit=0", headers=headers)).status,
+            (await caller.request("DELETE", path, headers=headers)).status,
+            (await caller.request("DELETE", f"{path}/apr_none", headers=headers)).status,
         ]
-        first = await caller.ask("DELETE", f"{path}/{listed[0]['id']}", headers=headers)
-        again = await caller.ask("DELETE", f"{path}/{listed[0]['id']}", headers=headers)
-        left = (await caller.ask("GET", path, headers=headers)).json
-        all_of_it = await caller.ask("DELETE", path, headers=headers, params={"directory": place})
+        first = await caller.request("DELETE", f"{path}/{listed[0]['id']}", headers=headers)
+        again = await caller.request("DELETE", f"{path}/{listed[0]['id']}", headers=headers)
+        left = (await caller.request("GET", path, headers=headers)).json
+        all_of_it = await caller.request("DELETE", path, headers=headers, params={"directory": place})
         asked = await asked_again(at, "again")
 
     assert refused == [401, 401]

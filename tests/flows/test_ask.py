@@ -26,53 +26,53 @@ from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.runtime import Stage, answer_of, stage
-from tests.support.tool import CAREFUL, ECHO, Gate, Text, echo, later
+from tests.support.runtime import Stage, answer_of, open_stage
+from tests.support.tool import CAREFUL, ECHO, Gate, TextArguments, build_pending_tool, run_echo
 
 COLOUR = Question(
     question="Which colour?", header="Colour", options=(Option(label="red", description="warm"),)
 )
 SIZE = Question(question="Which size?", header="Size", options=())
-ASKS = later("inquire", kind="question", questions=(COLOUR, SIZE))
+ASKS = build_pending_tool("inquire", kind="question", questions=(COLOUR, SIZE))
 SCRIPT = {"go": [[call("careful", text="a")], [say("Done.")]]}
 
 
 async def asked(at: Stage) -> str:
-    event = await at.ears.until(PermissionAsked)
+    event = await at.listener.until(PermissionAsked)
     assert event.request.patterns == ("a",)
     return event.request.id
 
 
 def results(at: Stage) -> list[str]:
-    return [told.output for told in at.told() if isinstance(told, ToolTurn)]
+    return [told.output for told in at.request_messages() if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("C-03", "C-06")
 async def test_a_call_that_asks_keeps_the_session_busy_and_runs_when_approved(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         ask_id = await asked(at)
         (state,) = await at.states()
         status, requests = await at.status(), len(at.model.requests)
         answered = await at.runtime.answer(ask_id, "once")
         answer = await prompt
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert isinstance(state, ToolRunning)
     assert (status, requests, answered.ask_id) == (Busy(), 1, ask_id)
     assert (answer.text, results(at)) == ("Done.", ["a"])
-    assert [event.reply for event in at.ears.of(PermissionReplied)] == ["once"]
-    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
+    assert [event.reply for event in at.listener.of(PermissionReplied)] == ["once"]
+    assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), Idle()]
 
 
 @pytest.mark.spec("C-03")
 async def test_an_approved_call_does_not_wait_for_a_slow_sibling(tmp_path: Path) -> None:
     slow = Gate("slow")
     script = {"go": [[call("slow"), call("careful", text="a")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[slow.tool, CAREFUL]) as at:
+    async with open_stage(tmp_path, script, tools=[slow.tool, CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await at.runtime.answer(await asked(at), "once")
-        await at.ears.until(
+        await at.listener.until(
             PartUpdated,
             lambda event: isinstance(event.part, ToolPart) and isinstance(event.part.state, ToolCompleted),
         )
@@ -85,10 +85,10 @@ async def test_an_approved_call_does_not_wait_for_a_slow_sibling(tmp_path: Path)
 
 async def test_a_call_whose_sibling_asks_does_not_wait_for_the_answer(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a"), call("echo", text="b")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[CAREFUL, ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[CAREFUL, ECHO]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         ask_id = await asked(at)
-        await at.ears.until(
+        await at.listener.until(
             PartUpdated,
             lambda event: isinstance(event.part, ToolPart) and isinstance(event.part.state, ToolCompleted),
         )
@@ -102,16 +102,16 @@ async def test_a_call_whose_sibling_asks_does_not_wait_for_the_answer(tmp_path: 
 async def test_a_rejection_blocks_the_turn_and_settles_the_siblings(tmp_path: Path) -> None:
     slow = Gate("slow")
     script = {"go": [[call("careful", text="a"), call("careful", text="b"), call("slow")]]}
-    async with stage(tmp_path, script, tools=[slow.tool, CAREFUL]) as at:
+    async with open_stage(tmp_path, script, tools=[slow.tool, CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         ask_id = await asked(at)
-        await at.ears.until(PermissionAsked)
+        await at.listener.until(PermissionAsked)
         await slow.until_started()
         await at.runtime.answer(ask_id, "reject")
         assert not slow.ended.is_set()
         slow.go.set()
         answer = await prompt
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         states = await at.states()
 
     rejected, too, finished = states
@@ -121,13 +121,13 @@ async def test_a_rejection_blocks_the_turn_and_settles_the_siblings(tmp_path: Pa
     assert (rejected.error, too.error, finished.output) == (REJECTED, REJECTED_TOO, "through")
     assert len(at.model.requests) == 1
     assert len([part for part in answer.parts if isinstance(part, ToolPart)]) == 3
-    assert [event.reply for event in at.ears.of(PermissionReplied)] == ["reject", "reject"]
+    assert [event.reply for event in at.listener.of(PermissionReplied)] == ["reject", "reject"]
 
 
 @pytest.mark.spec("C-03")
 async def test_the_turn_after_a_blocked_one_is_free(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")]], "then?": [[say("Otherwise.")]]}
-    async with stage(tmp_path, script, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, script, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await at.runtime.answer(await asked(at), "reject")
         await prompt
@@ -139,11 +139,11 @@ async def test_the_turn_after_a_blocked_one_is_free(tmp_path: Path) -> None:
 
 async def test_input_that_came_while_it_asked_is_answered_after_a_rejection(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")]], "then?": [[say("Otherwise.")]]}
-    async with stage(tmp_path, script, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, script, tools=[CAREFUL]) as at:
         first = asyncio.ensure_future(at.prompt("go"))
         ask_id = await asked(at)
         second = asyncio.ensure_future(at.prompt("then?"))
-        await at.ears.until(PartUpdated, lambda event: getattr(event.part, "text", "") == "then?")
+        await at.listener.until(PartUpdated, lambda event: getattr(event.part, "text", "") == "then?")
         await at.runtime.answer(ask_id, "reject")
         blocked, answer = await first, await second
 
@@ -152,7 +152,7 @@ async def test_input_that_came_while_it_asked_is_answered_after_a_rejection(tmp_
 
 @pytest.mark.spec("C-03")
 async def test_a_rejection_with_a_word_lets_the_model_try_another_way(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await at.runtime.answer(await asked(at), Reject("use b"))
         answer = await prompt
@@ -163,34 +163,34 @@ async def test_a_rejection_with_a_word_lets_the_model_try_another_way(tmp_path: 
 
 @pytest.mark.spec("C-03")
 async def test_a_question_is_answered(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[call("inquire")], [say("Done.")]]}, tools=[ASKS]) as at:
+    async with open_stage(tmp_path, {"go": [[call("inquire")], [say("Done.")]]}, tools=[ASKS]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        event = await at.ears.until(QuestionAsked)
+        event = await at.listener.until(QuestionAsked)
         status = await at.status()
         await at.runtime.answer(event.request.id, [["red"], ["S", "M"]])
         await prompt
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert (event.request.questions, status) == ((COLOUR, SIZE), Busy())
     assert results(at) == ["Which colour?\nred\n\nWhich size?\nS, M"]
-    assert [event.answers for event in at.ears.of(QuestionReplied)] == [(("red",), ("S", "M"))]
+    assert [event.answers for event in at.listener.of(QuestionReplied)] == [(("red",), ("S", "M"))]
 
 
 @pytest.mark.spec("C-03")
 async def test_a_rejected_question_blocks_the_turn(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[call("inquire")]]}, tools=[ASKS]) as at:
+    async with open_stage(tmp_path, {"go": [[call("inquire")]]}, tools=[ASKS]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        event = await at.ears.until(QuestionAsked)
+        event = await at.listener.until(QuestionAsked)
         await at.runtime.answer(event.request.id, "reject")
         await prompt
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert len(at.model.requests) == 1
-    assert len(at.ears.of(QuestionRejected)) == 1
+    assert len(at.listener.of(QuestionRejected)) == 1
 
 
 async def test_the_same_answer_again_is_fine_and_another_is_a_conflict(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         ask_id = await asked(at)
         await at.runtime.answer(ask_id, "once")
@@ -203,9 +203,9 @@ async def test_the_same_answer_again_is_fine_and_another_is_a_conflict(tmp_path:
 
 
 async def test_an_answer_of_the_wrong_form_changes_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[call("inquire")], [say("Done.")]]}, tools=[ASKS]) as at:
+    async with open_stage(tmp_path, {"go": [[call("inquire")], [say("Done.")]]}, tools=[ASKS]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        ask_id = (await at.ears.until(QuestionAsked)).request.id
+        ask_id = (await at.listener.until(QuestionAsked)).request.id
         for wrong in ("yes", "once", ["red", "S"], [["red"]]):
             with pytest.raises(InvalidInput):
                 await at.runtime.answer(ask_id, wrong)
@@ -220,7 +220,7 @@ async def test_an_answer_of_the_wrong_form_changes_nothing(tmp_path: Path) -> No
 async def test_rules_decide_without_a_person(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a"), call("careful", text="b")], [say("Done.")]]}
     rules = {"a": "allow", "b": "deny"}
-    async with stage(
+    async with open_stage(
         tmp_path, script, tools=[CAREFUL], policy=lambda ask, context: rules[ask.patterns[0]]
     ) as at:
         await at.prompt("go")
@@ -235,9 +235,9 @@ async def test_rules_that_raise_end_in_an_error_not_in_a_loop(tmp_path: Path) ->
         asked.append(ask)
         raise RuntimeError("a bug in a rule")
 
-    async with stage(tmp_path, SCRIPT, tools=[CAREFUL], policy=broken) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[CAREFUL], policy=broken) as at:
         answer = await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     error = answer_of(answer).error
     assert isinstance(error, UnknownError)
@@ -248,16 +248,16 @@ async def test_rules_that_raise_end_in_an_error_not_in_a_loop(tmp_path: Path) ->
 async def test_a_call_asks_again_when_what_it_would_touch_has_changed(tmp_path: Path) -> None:
     places = ["/tmp/one", "/tmp/two", "/tmp/two"]
 
-    async def plan(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+    async def plan(args: TextArguments, context: ToolContext) -> tuple[Ask, ...]:
         return (Ask("write", (places.pop(0),)),)
 
-    moving = Tool("moving", Text, echo, plan=plan)
+    moving = Tool("moving", TextArguments, run_echo, plan=plan)
     script = {"go": [[call("moving", text="a")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[moving]) as at:
+    async with open_stage(tmp_path, script, tools=[moving]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        first = (await at.ears.until(PermissionAsked)).request
+        first = (await at.listener.until(PermissionAsked)).request
         await at.runtime.answer(first.id, "once")
-        second = (await at.ears.until(PermissionAsked)).request
+        second = (await at.listener.until(PermissionAsked)).request
         await at.runtime.answer(second.id, "once")
         await prompt
 
@@ -266,18 +266,18 @@ async def test_a_call_asks_again_when_what_it_would_touch_has_changed(tmp_path: 
 
 
 async def test_a_plan_that_fails_is_an_error_for_the_model(tmp_path: Path) -> None:
-    async def plan(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+    async def plan(args: TextArguments, context: ToolContext) -> tuple[Ask, ...]:
         raise FileNotFoundError("no such place")
 
-    lost = Tool("lost", Text, echo, plan=plan)
-    async with stage(tmp_path, {"go": [[call("lost", text="a")], [say("Done.")]]}, tools=[lost]) as at:
+    lost = Tool("lost", TextArguments, run_echo, plan=plan)
+    async with open_stage(tmp_path, {"go": [[call("lost", text="a")], [say("Done.")]]}, tools=[lost]) as at:
         await at.prompt("go")
 
     assert results(at) == ["FileNotFoundError: no such place"]
 
 
 async def test_a_call_that_asks_takes_no_result_from_elsewhere(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         ask_id = await asked(at)
         with pytest.raises(Conflict, match=ask_id):

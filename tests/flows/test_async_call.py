@@ -21,27 +21,27 @@ from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.store.tx import Verb
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Ears, Stage, open_world, stage
-from tests.support.tool import ECHO, Gate, Nothing, later
+from tests.support.runtime import EventListener, Stage, open_sqlite_runtime, open_stage
+from tests.support.tool import ECHO, Gate, NoArguments, build_pending_tool
 from tests.support.wait import PATIENCE
 
 T = TypeVar("T")
-DEPLOY = later("deploy", note="queued as #7")
+DEPLOY = build_pending_tool("deploy", note="queued as #7")
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]], "news?": [[say("Not yet.")], [say("Now it is.")]]}
 
 
 def results(at: Stage) -> list[str]:
-    return [told.output for told in at.told() if isinstance(told, ToolTurn)]
+    return [told.output for told in at.request_messages() if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("C-06", "C-03")
 async def test_a_session_that_waits_says_for_what_since_when_and_how_long(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         status = await at.status()
         listed = await at.runtime.statuses()
         waiting = await at.open_call()
-        await at.ears.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
 
     assert waiting.open is not None
     assert status == WaitingAsync(
@@ -49,12 +49,12 @@ async def test_a_session_that_waits_says_for_what_since_when_and_how_long(tmp_pa
     )
     assert listed == {at.session_id: status}
     assert waiting.open.due == waiting.open.since + 24 * 3600 * 1000
-    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), status]
+    assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), status]
 
 
 @pytest.mark.spec("C-03")
 async def test_a_blocking_prompt_returns_when_only_the_outside_is_waited_for(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         answer = await at.prompt("ship")
 
     (part,) = (part for part in answer.parts if isinstance(part, ToolPart))
@@ -63,7 +63,7 @@ async def test_a_blocking_prompt_returns_when_only_the_outside_is_waited_for(tmp
 
 
 async def test_a_waiting_session_costs_the_process_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         async with asyncio.timeout(PATIENCE):
             while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
@@ -72,11 +72,11 @@ async def test_a_waiting_session_costs_the_process_nothing(tmp_path: Path) -> No
 
 @pytest.mark.spec("C-03", "C-06")
 async def test_a_result_resumes_the_session(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
         done = await at.runtime.complete(waiting.id, "v2 is live", title="Deployed")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         (state,) = await at.states()
         answer = (await at.messages())[-1]
 
@@ -84,15 +84,15 @@ async def test_a_result_resumes_the_session(tmp_path: Path) -> None:
     assert isinstance(state, ToolCompleted)
     assert (state.output, state.title) == ("v2 is live", "Deployed")
     assert (results(at), answer.text) == (["v2 is live"], "Shipped.")
-    kinds = [type(event.status) for event in at.ears.of(SessionStatus)]
+    kinds = [type(event.status) for event in at.listener.of(SessionStatus)]
     assert kinds == [Busy, WaitingAsync, Busy, Idle]
 
 
 async def test_a_failure_from_outside_resumes_it_too(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         await at.runtime.fail((await at.open_call()).id, "no route")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         (state,) = await at.states()
 
     assert isinstance(state, ToolFailed)
@@ -100,7 +100,7 @@ async def test_a_failure_from_outside_resumes_it_too(tmp_path: Path) -> None:
 
 
 async def test_the_same_result_again_is_answered_alike_and_another_is_refused(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
         first, again = await asyncio.gather(
@@ -112,7 +112,7 @@ async def test_the_same_result_again_is_answered_alike_and_another_is_refused(tm
             await at.runtime.fail(waiting.id, "v2")
         with pytest.raises(NotFound):
             await at.runtime.complete(CallId("tool_nobody"), "v2")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         assert await at.runtime.complete(waiting.id, "v2") == first
 
     assert first == again
@@ -123,15 +123,15 @@ async def test_the_same_result_again_is_answered_alike_and_another_is_refused(tm
 
 async def test_a_step_with_several_resumes_when_the_last_one_is_in(tmp_path: Path) -> None:
     script = {"ship": [[call("deploy"), call("echo", text="a"), call("deploy")], [say("Shipped.")]]}
-    async with stage(tmp_path, script, tools=[DEPLOY, ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("ship")
         first, last = await at.runtime.open_calls(at.session_id)
         await at.runtime.complete(last.id, "second")
-        await at.ears.until_status(WaitingAsync)
-        await at.ears.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
         between = len(at.model.requests)
         await at.runtime.complete(first.id, "first")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert (between, len(at.model.requests)) == (1, 2)
     assert results(at) == ["first", "a", "second"]
@@ -139,14 +139,14 @@ async def test_a_step_with_several_resumes_when_the_last_one_is_in(tmp_path: Pat
 
 @pytest.mark.spec("C-03")
 async def test_who_prompts_meanwhile_is_answered_and_the_result_comes_later_once(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
         meanwhile = await at.prompt("news?")
         still = await at.status()
         for _ in range(2):
             await at.runtime.complete(waiting.id, "v2 is live")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         answer = (await at.messages())[-1]
         (state,) = await at.states()
 
@@ -154,22 +154,22 @@ async def test_who_prompts_meanwhile_is_answered_and_the_result_comes_later_once
     assert isinstance(still, WaitingAsync)
     assert still.pending_id == waiting.id
     assert isinstance(state, ToolCompleted)
-    assert at.told(1)[2:] == [
+    assert at.request_messages(1)[2:] == [
         ToolTurn(waiting.call_id, "deploy", pending_text(waiting.call_id, "deploy")),
         UserTurn("news?"),
     ]
     news = f"The pending call {waiting.call_id} (deploy) has completed:\n\nv2 is live"
-    assert at.told()[-1] == UserTurn(news)
+    assert at.request_messages()[-1] == UserTurn(news)
     assert len(at.model.requests) == 3
 
 
 async def test_a_late_result_is_a_synthetic_message_that_people_need_not_read(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
         await at.prompt("news?")
         await at.runtime.complete(waiting.id, "v2")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         late = (await at.messages())[-2]
 
     (part,) = late.parts
@@ -179,16 +179,16 @@ async def test_a_late_result_is_a_synthetic_message_that_people_need_not_read(tm
 
 async def test_two_late_results_reach_the_model_once_each(tmp_path: Path) -> None:
     script = {"ship": [[call("deploy"), call("deploy")]], "news?": [[say("Not yet.")]]}
-    async with stage(tmp_path, script, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path, script, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         first, second = await at.runtime.open_calls(at.session_id)
         await at.prompt("news?")
         await at.runtime.complete(second.id, "two")
-        await at.ears.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
         await at.runtime.complete(first.id, "one")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
-    told = [told.text for told in at.told() if isinstance(told, UserTurn)]
+    told = [told.text for told in at.request_messages() if isinstance(told, UserTurn)]
     assert len([text for text in told if text.endswith("\n\none")]) == 1
     assert len([text for text in told if text.endswith("\n\ntwo")]) == 1
 
@@ -197,11 +197,11 @@ async def test_two_late_results_reach_the_model_once_each(tmp_path: Path) -> Non
 async def test_a_result_that_is_in_before_the_tool_says_pending_wins(tmp_path: Path) -> None:
     runtimes: list[Runtime] = []
 
-    async def run(args: Nothing, context: ToolContext) -> Pending:
+    async def run(args: NoArguments, context: ToolContext) -> Pending:
         await runtimes[0].complete(context.call_id, "already there")
         return Pending()
 
-    async with stage(tmp_path, SCRIPT, tools=[Tool("deploy", Nothing, run)]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[Tool("deploy", NoArguments, run)]) as at:
         runtimes.append(at.runtime)
         answer = await at.prompt("ship")
 
@@ -210,10 +210,10 @@ async def test_a_result_that_is_in_before_the_tool_says_pending_wins(tmp_path: P
 
 async def test_a_result_from_outside_stays_when_the_tool_answers_later(tmp_path: Path) -> None:
     gate = Gate("deploy")
-    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
         prompt = asyncio.ensure_future(at.prompt("ship"))
         await gate.until_started()
-        event = await at.ears.until(PartUpdated, lambda event: isinstance(event.part, ToolPart))
+        event = await at.listener.until(PartUpdated, lambda event: isinstance(event.part, ToolPart))
         assert isinstance(event.part, ToolPart)
         (running,) = await inside(at.runtime).store.calls(at.session_id)
         await at.runtime.complete(running.id, "from outside")
@@ -224,9 +224,9 @@ async def test_a_result_from_outside_stays_when_the_tool_answers_later(tmp_path:
 
 
 async def test_what_is_not_answered_in_time_fails_and_resumes_the_session(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[later("deploy", seconds=0.02)]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[build_pending_tool("deploy", seconds=0.02)]) as at:
         await at.prompt("ship")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         (state,) = await at.states()
 
     assert isinstance(state, ToolFailed)
@@ -234,16 +234,16 @@ async def test_what_is_not_answered_in_time_fails_and_resumes_the_session(tmp_pa
 
 
 async def test_a_tool_says_what_its_deadline_means(tmp_path: Path) -> None:
-    tool = later("deploy", seconds=0.02, on_due=Completed("nobody objected"))
-    async with stage(tmp_path, SCRIPT, tools=[tool]) as at:
+    tool = build_pending_tool("deploy", seconds=0.02, on_due=Completed("nobody objected"))
+    async with open_stage(tmp_path, SCRIPT, tools=[tool]) as at:
         await at.prompt("ship")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert results(at) == ["nobody objected"]
 
 
 async def test_a_call_without_a_deadline_has_none_in_the_status(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[later("deploy", seconds=None)]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[build_pending_tool("deploy", seconds=None)]) as at:
         await at.prompt("ship")
         status = await at.status()
 
@@ -253,9 +253,11 @@ async def test_a_call_without_a_deadline_has_none_in_the_status(tmp_path: Path) 
 
 @pytest.mark.spec("C-03", "C-06")
 async def test_a_timer_ends_by_itself(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[later("deploy", kind="wait", seconds=0.02)]) as at:
+    async with open_stage(
+        tmp_path, SCRIPT, tools=[build_pending_tool("deploy", kind="wait", seconds=0.02)]
+    ) as at:
         await at.prompt("ship")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert results(at) == [WAIT_OVER]
 
@@ -287,8 +289,11 @@ class SlowLook:
 
 async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Path) -> None:
     database, model = SlowLook(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, open_workplaces=fixed_tools([later("deploy", seconds=0.05)]))
-    async with open_world(tmp_path, setup, behind=database.behind) as runtime, asyncio.timeout(PATIENCE):
+    setup = Setup(model=model, open_workplaces=fixed_tools([build_pending_tool("deploy", seconds=0.05)]))
+    async with (
+        open_sqlite_runtime(tmp_path, setup, behind=database.behind) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
         first = await runtime.create_session(directory=tmp_path)
         await runtime.send(first.id, "ship")
         await database.looking.wait()
@@ -296,18 +301,18 @@ async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Pa
             second = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(second.id, "ship")
             database.go.set()
-            await Ears(subscription).until(SessionIdle, lambda event: event.session_id == second.id)
+            await EventListener(subscription).until(SessionIdle, lambda event: event.session_id == second.id)
 
     assert TIMED_OUT in str(model.requests[-1].messages)
 
 
 @pytest.mark.spec("C-03")
 async def test_who_speaks_ends_a_wait(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[later("deploy", kind="wait")]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[build_pending_tool("deploy", kind="wait")]) as at:
         await at.prompt("ship")
         answer = await at.prompt("news?")
         status = await at.status()
 
     assert (answer.text, status) == ("Not yet.", Idle())
-    assert at.told()[-2:] == [ToolTurn("call_1_0", "deploy", WAIT_ENDED), UserTurn("news?")]
+    assert at.request_messages()[-2:] == [ToolTurn("call_1_0", "deploy", WAIT_ENDED), UserTurn("news?")]
     assert len(at.model.requests) == 2

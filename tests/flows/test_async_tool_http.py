@@ -19,8 +19,8 @@ from asyncagents.domain.event import SessionIdle
 from asyncagents.engine.tool import Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.server.rate_limit import BURST
-from tests.support.http.client import Caller, Told, serve
-from tests.support.runtime import Stage, stage
+from tests.support.http.client import HttpClient, Response, serve_runtime
+from tests.support.runtime import Stage, open_stage
 from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import (
     ERROR,
@@ -29,11 +29,11 @@ from tests.support.webhook.delivery import (
     SCRIPT,
     UNKNOWN,
     WEBHOOK,
-    Service,
-    done,
-    failed,
-    hexed,
-    standard,
+    WaitingService,
+    error_body,
+    plain_signature,
+    result_body,
+    standard_headers,
 )
 
 JSON = {"content-type": "application/json"}
@@ -43,42 +43,45 @@ class Site(Struct, frozen=True):
     """A call that waits, and the server that takes its result."""
 
     stage: Stage
-    caller: Caller
+    caller: HttpClient
     id: str
     secret: str
 
-    async def post(self, path: str, body: bytes | BytesIO | AsyncIterator[bytes], **headers: str) -> Told:
+    async def post(self, path: str, body: bytes | BytesIO | AsyncIterator[bytes], **headers: str) -> Response:
         """With the token."""
-        return await self.caller.ask(
-            "POST", path, data=body, headers={**JSON, **self.caller.token, **headers}
+        return await self.caller.request(
+            "POST", path, data=body, headers={**JSON, **self.caller.authorization, **headers}
         )
 
-    async def webhook(self, body: bytes | BytesIO, **headers: str) -> Told:
+    async def webhook(self, body: bytes | BytesIO, **headers: str) -> Response:
         """Without one."""
-        return await self.caller.ask("POST", WEBHOOK, data=body, headers=headers)
+        return await self.caller.request("POST", WEBHOOK, data=body, headers=headers)
 
-    async def get(self, path: str) -> Told:
-        return await self.caller.ask("GET", path, headers=self.caller.token)
+    async def get(self, path: str) -> Response:
+        return await self.caller.request("GET", path, headers=self.caller.authorization)
 
-    async def cancel(self, id: str) -> Told:
-        return await self.caller.ask("DELETE", f"{PENDING}/{id}", headers=self.caller.token)
+    async def cancel(self, id: str) -> Response:
+        return await self.caller.request("DELETE", f"{PENDING}/{id}", headers=self.caller.authorization)
 
     async def went_on(self) -> list[str]:
         """The session has gone on with these results."""
         async with asyncio.timeout(PATIENCE):
-            await self.stage.ears.until(SessionIdle)
-        return [told.output for told in self.stage.told() if isinstance(told, ToolTurn)]
+            await self.stage.listener.until(SessionIdle)
+        return [told.output for told in self.stage.request_messages() if isinstance(told, ToolTurn)]
 
 
 @asynccontextmanager
-async def waiting(data: Path, service: Service | None = None) -> AsyncIterator[Site]:
-    service = service or Service()
-    async with stage(data, SCRIPT, tools=[service.tool]) as at, serve(at.runtime, data) as caller:
+async def waiting(data: Path, service: WaitingService | None = None) -> AsyncIterator[Site]:
+    service = service or WaitingService()
+    async with (
+        open_stage(data, SCRIPT, tools=[service.tool]) as at,
+        serve_runtime(at.runtime, data) as caller,
+    ):
         await at.prompt("ship")
-        yield Site(at, caller, *service.told[0])
+        yield Site(at, caller, *service.calls[0])
 
 
-def refusal(told: Told) -> tuple[int, str, str]:
+def refusal(told: Response) -> tuple[int, str, str]:
     """Every refusal is JSON of one shape."""
     assert told.headers["content-type"] == "application/json"
     assert set(told.json) == {"name", "data"}
@@ -89,7 +92,7 @@ def refusal(told: Told) -> tuple[int, str, str]:
 @pytest.mark.spec("P-03")
 async def test_200_a_result_is_submitted_and_the_session_goes_on(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
-        told = await site.post(RESULT, done(site.id))
+        told = await site.post(RESULT, result_body(site.id))
         results = await site.went_on()
 
     assert (told.status, told.headers["content-type"]) == (200, "application/json")
@@ -103,7 +106,7 @@ async def test_200_a_result_is_submitted_and_the_session_goes_on(tmp_path: Path)
 @pytest.mark.spec("P-03")
 async def test_200_an_error_is_submitted_and_the_session_goes_on(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
-        told = await site.post(ERROR, failed(site.id))
+        told = await site.post(ERROR, error_body(site.id))
         results = await site.went_on()
 
     assert (told.status, told.json["status"], told.json["error"]) == (200, "failed", "no route")
@@ -114,10 +117,10 @@ async def test_200_an_error_is_submitted_and_the_session_goes_on(tmp_path: Path)
 @pytest.mark.parametrize("signing", ["X-Webhook-Signature", "Standard Webhooks"])
 async def test_200_a_webhook_needs_its_signature_and_no_token(tmp_path: Path, signing: str) -> None:
     async with waiting(tmp_path) as site:
-        body = done(site.id)
+        body = result_body(site.id)
         now = site.stage.runtime._clock.now() // 1000
-        plain = {signing: hexed(site.secret.encode(), body)}
-        headers = plain if signing.startswith("X-") else dict(standard(site.secret, body, now))
+        plain = {signing: plain_signature(site.secret.encode(), body)}
+        headers = plain if signing.startswith("X-") else dict(standard_headers(site.secret, body, now))
         told, again = await site.webhook(body, **headers), await site.webhook(body, **headers)
         results = await site.went_on()
 
@@ -179,10 +182,10 @@ async def test_400_malformed(tmp_path: Path, path: str, body: bytes | None) -> N
 )
 async def test_401_without_the_token(tmp_path: Path, proof: dict[str, str]) -> None:
     async with waiting(tmp_path) as site:
-        ask, headers = site.caller.ask, {**JSON, **proof}
+        ask, headers = site.caller.request, {**JSON, **proof}
         told = [
-            await ask("POST", RESULT, data=done(site.id), headers=headers),
-            await ask("POST", ERROR, data=failed(site.id), headers=headers),
+            await ask("POST", RESULT, data=result_body(site.id), headers=headers),
+            await ask("POST", ERROR, data=error_body(site.id), headers=headers),
             await ask("GET", PENDING, headers=proof),
             await ask("GET", f"{PENDING}/{site.id}", headers=proof),
             await ask("DELETE", f"{PENDING}/{site.id}", headers=proof),
@@ -197,12 +200,15 @@ async def test_401_without_the_token(tmp_path: Path, proof: dict[str, str]) -> N
 @pytest.mark.spec("P-03")
 async def test_401_a_webhook_that_is_not_signed_whether_its_call_is_known_or_not(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
-        body = done(site.id)
+        body = result_body(site.id)
         told = [
             await site.webhook(body),
-            await site.webhook(body, **site.caller.token),
+            await site.webhook(body, **site.caller.authorization),
             await site.webhook(body, **{"x-webhook-signature": "0" * 64}),
-            await site.webhook(done(UNKNOWN), **{"x-webhook-signature": hexed(b"guess", done(UNKNOWN))}),
+            await site.webhook(
+                result_body(UNKNOWN),
+                **{"x-webhook-signature": plain_signature(b"guess", result_body(UNKNOWN))},
+            ),
         ]
         left = await site.get(f"{PENDING}/{site.id}")
 
@@ -214,18 +220,18 @@ async def test_401_a_webhook_that_is_not_signed_whether_its_call_is_known_or_not
 async def test_404_unknown_or_of_a_session_that_is_gone(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
         unknown = [
-            await site.post(RESULT, done(UNKNOWN)),
-            await site.post(ERROR, failed(UNKNOWN)),
+            await site.post(RESULT, result_body(UNKNOWN)),
+            await site.post(ERROR, error_body(UNKNOWN)),
             await site.get(f"{PENDING}/{UNKNOWN}"),
             await site.cancel(UNKNOWN),
         ]
         await site.stage.runtime.delete_session(site.stage.session_id)
-        signature = hexed(site.secret.encode(), done(site.id))
+        signature = plain_signature(site.secret.encode(), result_body(site.id))
         gone = [
-            await site.post(RESULT, done(site.id)),
+            await site.post(RESULT, result_body(site.id)),
             await site.get(f"{PENDING}/{site.id}"),
             await site.get(f"{PENDING}?sessionID={site.stage.session_id}"),
-            await site.webhook(done(site.id), **{"x-webhook-signature": signature}),
+            await site.webhook(result_body(site.id), **{"x-webhook-signature": signature}),
         ]
 
     assert {refusal(told)[:2] for told in unknown + gone} == {(404, "NotFoundError")}
@@ -234,12 +240,12 @@ async def test_404_unknown_or_of_a_session_that_is_gone(tmp_path: Path) -> None:
 @pytest.mark.spec("P-03")
 async def test_409_settled_otherwise_and_the_message_names_the_first(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
-        first = await site.post(RESULT, done(site.id))
+        first = await site.post(RESULT, result_body(site.id))
         await site.went_on()
-        again = await site.post(RESULT, done(site.id))
+        again = await site.post(RESULT, result_body(site.id))
         other = [
-            await site.post(RESULT, done(site.id, "v3")),
-            await site.post(ERROR, failed(site.id)),
+            await site.post(RESULT, result_body(site.id, "v3")),
+            await site.post(ERROR, error_body(site.id)),
             await site.cancel(site.id),
         ]
 
@@ -253,12 +259,14 @@ async def test_422_refused_by_validate_result_and_the_call_still_waits(tmp_path:
     def is_large(result: ToolResult) -> bool:
         return len(result.output) > 5
 
-    async with waiting(tmp_path, Service(check=is_large)) as site:
-        small = done(site.id, "v2")
+    async with waiting(tmp_path, WaitingService(check=is_large)) as site:
+        small = result_body(site.id, "v2")
         told = await site.post(RESULT, small)
-        signed = await site.webhook(small, **{"x-webhook-signature": hexed(site.secret.encode(), small)})
+        signed = await site.webhook(
+            small, **{"x-webhook-signature": plain_signature(site.secret.encode(), small)}
+        )
         left = await site.get(f"{PENDING}/{site.id}")
-        taken = await site.post(RESULT, done(site.id))
+        taken = await site.post(RESULT, result_body(site.id))
 
     assert {refusal(told)[:2], refusal(signed)[:2]} == {(422, "ResultRefusedError")}
     assert (left.json["status"], taken.status) == ("waiting", 200)
@@ -269,7 +277,7 @@ async def test_429_who_sends_too_many_is_told_when_to_go_on_and_others_are_not_k
     tmp_path: Path,
 ) -> None:
     async with waiting(tmp_path) as site:
-        body = done(UNKNOWN)
+        body = result_body(UNKNOWN)
         told = await asyncio.gather(*(site.webhook(body) for _ in range(3 * BURST)))
         limited = [each for each in told if each.status == 429]
         looked = await site.get(PENDING)
@@ -282,7 +290,7 @@ async def test_429_who_sends_too_many_is_told_when_to_go_on_and_others_are_not_k
     assert again.status == 401
 
 
-async def _until_let(site: Site, body: bytes) -> Told:
+async def _until_let(site: Site, body: bytes) -> Response:
     async with asyncio.timeout(PATIENCE):
         while (told := await site.webhook(body)).status == 429:
             pass
@@ -292,8 +300,8 @@ async def _until_let(site: Site, body: bytes) -> Told:
 @pytest.mark.spec("P-10", "P-03")
 async def test_413_a_result_has_at_most_ten_mebibytes(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
-        frame = len(done(site.id, ""))
-        largest = done(site.id, "x" * (MOST_BYTES - frame))
+        frame = len(result_body(site.id, ""))
+        largest = result_body(site.id, "x" * (MOST_BYTES - frame))
         assert len(largest) == MOST_BYTES == 10 * 1024 * 1024
         told = [
             await site.post(RESULT, BytesIO(largest + b" ")),
@@ -320,8 +328,8 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 async def test_415_results_come_as_json(tmp_path: Path, kind: str) -> None:
     async with waiting(tmp_path) as site:
         told = [
-            await site.post(RESULT, done(site.id), **{"content-type": kind}),
-            await site.post(ERROR, failed(site.id), **{"content-type": kind}),
+            await site.post(RESULT, result_body(site.id), **{"content-type": kind}),
+            await site.post(ERROR, error_body(site.id), **{"content-type": kind}),
         ]
         left = await site.get(f"{PENDING}/{site.id}")
 
@@ -335,7 +343,7 @@ async def test_415_results_come_as_json(tmp_path: Path, kind: str) -> None:
 )
 async def test_405_a_route_says_which_methods_it_takes(tmp_path: Path, method: str, path: str) -> None:
     async with waiting(tmp_path) as site:
-        told = await site.caller.ask(method, path, headers=site.caller.token)
+        told = await site.caller.request(method, path, headers=site.caller.authorization)
 
     assert refusal(told)[:2] == (405, "MethodNotAllowedError")
     assert told.headers["allow"] in {"GET", "POST"}
@@ -356,12 +364,12 @@ async def test_without_a_configured_address_results_are_posted_to_the_server_tha
     tmp_path: Path,
 ) -> None:
     seen: list[str | None] = []
-    async with stage(tmp_path, SCRIPT, tools=[_noting(seen)]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[_noting(seen)]) as at:
         await at.prompt("ship")
-        async with serve(at.runtime, tmp_path) as caller:
+        async with serve_runtime(at.runtime, tmp_path) as caller:
             other = await at.runtime.create_session(directory=tmp_path)
             await at.runtime.prompt(other.id, "ship too")
-            told = await caller.ask("POST", str(seen[1]).removeprefix(caller.listing.url), data=b"{}")
+            told = await caller.request("POST", str(seen[1]).removeprefix(caller.listing.url), data=b"{}")
             listening = f"{caller.listing.url}/async-tool/webhook"
 
     assert seen == [None, listening]
@@ -372,8 +380,8 @@ async def test_a_configured_address_goes_before_the_server_that_runs(tmp_path: P
     seen: list[str | None] = []
     config = AsyncToolsConfig(url="https://agents.example.test/")
     async with (
-        stage(tmp_path, SCRIPT, tools=[_noting(seen)], async_tools=config) as at,
-        serve(at.runtime, tmp_path),
+        open_stage(tmp_path, SCRIPT, tools=[_noting(seen)], async_tools=config) as at,
+        serve_runtime(at.runtime, tmp_path),
     ):
         await at.prompt("ship")
 
@@ -390,7 +398,9 @@ async def test_the_example_of_the_source_is_taken_to_the_letter(tmp_path: Path) 
     }
     async with waiting(tmp_path) as site:
         body = json.dumps({"pendingID": site.id, "result": result}).encode()
-        told = await site.webhook(body, **{"X-Webhook-Signature": hexed(site.secret.encode(), body)})
+        told = await site.webhook(
+            body, **{"X-Webhook-Signature": plain_signature(site.secret.encode(), body)}
+        )
         shown = await site.get(f"{PENDING}/{site.id}")
         results = await site.went_on()
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from asyncagents.domain.event import SessionIdle
 from asyncagents.server.http.messages import Pairs, Request
-from tests.support.http.asgi import application, ask
-from tests.support.runtime import stage
+from tests.support.http.asgi import build_application, call_application
+from tests.support.runtime import open_stage
 from tests.support.webhook.delivery import (
     ERROR,
     PENDING,
@@ -20,22 +20,22 @@ from tests.support.webhook.delivery import (
     SCRIPT,
     UNKNOWN,
     WEBHOOK,
-    Post,
-    Service,
-    done,
-    failed,
-    kept_posting,
-    posting,
-    said,
+    DeliverySender,
+    WaitingService,
+    error_body,
+    open_sender,
+    open_shared_sender,
+    response_json,
+    result_body,
 )
 
 alike = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Post]:
+async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DeliverySender]:
     """One for all who change nothing."""
-    async with kept_posting(tmp_path_factory.mktemp("kept")) as post:
+    async with open_shared_sender(tmp_path_factory.mktemp("kept")) as post:
         yield post
 
 
@@ -49,30 +49,40 @@ def delete(id: str) -> Request:
 
 @pytest.mark.spec("P-03", "P-04", "P-05")
 async def test_a_result_is_taken_once_and_answered_alike(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
-        first, again = await post.send(post.result(post.body)), await post.send(post.result(post.body))
-        await post.stage.ears.until(SessionIdle)
-        other = await post.send(post.result(done(post.id, "v3")))
+    async with open_sender(tmp_path) as post:
+        first, again = (
+            await post.send(post.build_result(post.body)),
+            await post.send(post.build_result(post.body)),
+        )
+        await post.stage.listener.until(SessionIdle)
+        other = await post.send(post.build_result(result_body(post.id, "v3")))
         known = await post.send(get(f"{PENDING}/{post.id}"))
 
     assert (first.status, other.status) == (200, 409)
     assert first == again == known
-    assert said(first)["status"] == "completed"
-    assert said(other) == {"name": "ConflictError", "data": {"message": said(other)["data"]["message"]}}
-    assert "v2 is live" in said(other)["data"]["message"]
+    assert response_json(first)["status"] == "completed"
+    assert response_json(other) == {
+        "name": "ConflictError",
+        "data": {"message": response_json(other)["data"]["message"]},
+    }
+    assert "v2 is live" in response_json(other)["data"]["message"]
 
 
 @pytest.mark.spec("P-03", "P-04")
 async def test_an_error_is_taken_by_its_own_route(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         crossed = [
-            await post.send(post.result(failed(post.id))),
-            await post.send(post.result(post.body, ERROR)),
+            await post.send(post.build_result(error_body(post.id))),
+            await post.send(post.build_result(post.body, ERROR)),
         ]
-        taken = await post.send(post.result(failed(post.id), ERROR))
+        taken = await post.send(post.build_result(error_body(post.id), ERROR))
 
     assert [answer.status for answer in crossed] == [400, 400]
-    assert (taken.status, said(taken)["status"], said(taken)["error"]) == (200, "failed", "no route")
+    assert (taken.status, response_json(taken)["status"], response_json(taken)["error"]) == (
+        200,
+        "failed",
+        "no route",
+    )
 
 
 @alike
@@ -91,23 +101,23 @@ async def test_an_error_is_taken_by_its_own_route(tmp_path: Path) -> None:
         ("\udcff", 415),
     ],
 )
-async def test_results_come_as_json(kept: Post, kind: str, status: int) -> None:
+async def test_results_come_as_json(kept: DeliverySender, kind: str, status: int) -> None:
     headers = (("Content-Type", kind),) if kind else ()
     before = await kept.state()
-    taken = await kept.send(Request(method="POST", path=RESULT, headers=headers, body=done(UNKNOWN)))
+    taken = await kept.send(Request(method="POST", path=RESULT, headers=headers, body=result_body(UNKNOWN)))
     assert (taken.status, await kept.state()) == (status, before)
 
 
 @pytest.mark.spec("P-03", "P-05")
 async def test_who_is_not_known_is_404(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         await post.stage.runtime.delete_session(post.stage.session_id)
         answers = [
             await post.send(request)
             for request in (
-                post.result(done(UNKNOWN)),
-                post.result(failed(UNKNOWN), ERROR),
-                post.result(post.body),
+                post.build_result(result_body(UNKNOWN)),
+                post.build_result(error_body(UNKNOWN), ERROR),
+                post.build_result(post.body),
                 get(f"{PENDING}/{UNKNOWN}"),
                 get(f"{PENDING}/{post.id}"),
                 delete(UNKNOWN),
@@ -124,35 +134,42 @@ async def test_who_is_not_known_is_404(tmp_path: Path) -> None:
         ]
 
     assert {answer.status for answer in answers} == {404}
-    assert {said(answer)["name"] for answer in answers} == {"NotFoundError"}
+    assert {response_json(answer)["name"] for answer in answers} == {"NotFoundError"}
     assert all(len(answer.body) < 1_000 for answer in answers)
 
 
 @pytest.mark.spec("P-14", "P-03")
 async def test_a_call_is_cancelled_and_the_session_goes_on(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         first = await post.send(delete(post.id))
-        await post.stage.ears.until(SessionIdle)
+        await post.stage.listener.until(SessionIdle)
         again = await post.send(delete(post.id))
-        late = await post.send(post.signed())
+        late = await post.send(post.build_signed())
 
     assert first == again
-    assert (first.status, said(first)["status"], said(first)["error"]) == (200, "failed", "cancelled")
+    assert (first.status, response_json(first)["status"], response_json(first)["error"]) == (
+        200,
+        "failed",
+        "cancelled",
+    )
     assert late.status == 409
 
 
 @pytest.mark.spec("P-03", "P-09")
 async def test_what_waits_is_listed_page_by_page_and_by_filter(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
-        every = said(await post.send(get(PENDING)))
-        first = said(await post.send(get(PENDING, limit="1", directory="/somewhere")))
-        second = said(await post.send(get(PENDING, limit="1", after=first[0]["id"])))
-        last = said(await post.send(get(PENDING, after=second[0]["id"])))
-        own = said(await post.send(get(PENDING, sessionID=post.stage.session_id)))
+    async with open_sender(tmp_path) as post:
+        every = response_json(await post.send(get(PENDING)))
+        first = response_json(await post.send(get(PENDING, limit="1", directory="/somewhere")))
+        second = response_json(await post.send(get(PENDING, limit="1", after=first[0]["id"])))
+        last = response_json(await post.send(get(PENDING, after=second[0]["id"])))
+        own = response_json(await post.send(get(PENDING, sessionID=post.stage.session_id)))
         await post.send(delete(post.id))
-        gone = said(await post.send(get(PENDING, status="failed", sessionID=post.stage.session_id)))
-        left = said(await post.send(get(PENDING)))
-        nothing = [said(await post.send(get(PENDING, status=status))) for status in ("processing", "expired")]
+        gone = response_json(await post.send(get(PENDING, status="failed", sessionID=post.stage.session_id)))
+        left = response_json(await post.send(get(PENDING)))
+        nothing = [
+            response_json(await post.send(get(PENDING, status=status)))
+            for status in ("processing", "expired")
+        ]
 
     assert [call["id"] for call in every] == [post.id, post.other_id]
     assert (first, second, last) == (every[:1], every[1:], [])
@@ -184,9 +201,9 @@ async def test_what_waits_is_listed_page_by_page_and_by_filter(tmp_path: Path) -
         (("\ud800", "\0"),),
     ],
 )
-async def test_a_filter_that_makes_no_sense_is_400(kept: Post, query: Pairs) -> None:
+async def test_a_filter_that_makes_no_sense_is_400(kept: DeliverySender, query: Pairs) -> None:
     refused = await kept.send(Request(method="GET", path=PENDING, query=query))
-    assert (refused.status, said(refused)["name"]) == (400, "BadRequest")
+    assert (refused.status, response_json(refused)["name"]) == (400, "BadRequest")
 
 
 @alike
@@ -202,21 +219,23 @@ async def test_a_filter_that_makes_no_sense_is_400(kept: Post, query: Pairs) -> 
         ("", PENDING),
     ],
 )
-async def test_a_method_that_a_route_does_not_take_is_405(kept: Post, method: str, path: str) -> None:
+async def test_a_method_that_a_route_does_not_take_is_405(
+    kept: DeliverySender, method: str, path: str
+) -> None:
     refused = await kept.send(Request(method=method, path=path, body=kept.body))
-    assert (refused.status, said(refused)["name"]) == (405, "MethodNotAllowedError")
+    assert (refused.status, response_json(refused)["name"]) == (405, "MethodNotAllowedError")
 
 
 @pytest.mark.spec("P-03")
 async def test_while_the_store_does_not_answer_it_is_503_and_nothing_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         pass
     requests = (
-        post.result(post.body),
-        post.result(failed(post.id), ERROR),
-        post.signed(),
+        post.build_result(post.body),
+        post.build_result(error_body(post.id), ERROR),
+        post.build_signed(),
         get(PENDING),
         get(f"{PENDING}/{post.id}"),
         delete(post.id),
@@ -224,7 +243,7 @@ async def test_while_the_store_does_not_answer_it_is_503_and_nothing_is_told(
     answers = [await post.send(request) for request in requests]
 
     assert {answer.status for answer in answers} == {503}
-    assert all("again later" in said(answer)["data"]["message"] for answer in answers)
+    assert all("again later" in response_json(answer)["data"]["message"] for answer in answers)
     assert post.secret not in caplog.text + str(answers)
     assert "Closed" in caplog.text
 
@@ -255,11 +274,11 @@ async def test_whatever_is_asked_the_answer_is_json_and_never_ours_to_mend(tmp_p
         asked.append(request)
 
     collect()
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         before = await post.state()
         for request in asked:
             got = await post.send(request)
-            said(got)
+            response_json(got)
             assert got.status in {200, 400, 401, 404, 405, 415}
             assert got.status != 200 or request.method == "GET"
         assert await post.state() == before
@@ -267,12 +286,12 @@ async def test_whatever_is_asked_the_answer_is_json_and_never_ours_to_mend(tmp_p
 
 @pytest.mark.spec("P-03")
 async def test_a_call_that_only_runs_here_is_nobodys_to_see(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[Service().tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[WaitingService().tool]) as at:
         await at.prompt("ship")
         call = await at.open_call()
-        shown = await ask(application(at.runtime), get(f"{PENDING}/{call.id}"))
+        shown = await call_application(build_application(at.runtime), get(f"{PENDING}/{call.id}"))
 
     assert shown.status == 200
-    assert set(said(shown)) == {
+    assert set(response_json(shown)) == {
         "id", "sessionID", "messageID", "partID", "callID", "tool", "input", "status", "timeout", "time",
     }  # fmt: skip

@@ -35,7 +35,7 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Ears, Stage, open_world, stage
+from tests.support.runtime import EventListener, Stage, open_sqlite_runtime, open_stage
 from tests.support.wait import PATIENCE
 
 SCRIPT = {"ship": [[call("deploy", target="staging")], [say("Shipped.")]]}
@@ -49,7 +49,7 @@ async def deploy(target: str) -> Pending:
 
 
 def results(at: Stage) -> list[str]:
-    return [told.output for told in at.told() if isinstance(told, ToolTurn)]
+    return [told.output for told in at.request_messages() if isinstance(told, ToolTurn)]
 
 
 def kept(data: Path) -> bytes:
@@ -62,7 +62,7 @@ def world(model: ScriptedModel, *tools: AnyTool) -> Setup:
 
 @pytest.mark.spec("P-01")
 async def test_a_pending_call_says_all_that_is_known_of_it_and_no_secret(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         answer = await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         status = await at.status()
@@ -91,7 +91,7 @@ async def test_a_pending_call_says_all_that_is_known_of_it_and_no_secret(tmp_pat
 @pytest.mark.spec("P-02")
 async def test_pending_ids_share_nothing_but_their_time(tmp_path: Path) -> None:
     script = {"ship": [[call("deploy", target=each) for each in "abc"]]}
-    async with stage(tmp_path, script, tools=[deploy]) as at:
+    async with open_stage(tmp_path, script, tools=[deploy]) as at:
         await at.prompt("ship")
         waiting = await at.runtime.async_tools.waiting_calls()
 
@@ -104,18 +104,18 @@ async def test_pending_ids_share_nothing_but_their_time(tmp_path: Path) -> None:
 async def test_a_result_after_a_cancel_is_refused_and_wakes_nobody_if_none_ran(tmp_path: Path) -> None:
     """The model had been told that the call is pending, so a result would reach it as new input."""
     model = ScriptedModel({**SCRIPT, "well?": [[say("It is still being deployed.")]]})
-    async with stage(tmp_path, model, tools=[deploy]) as at:
+    async with open_stage(tmp_path, model, tools=[deploy]) as at:
         await at.prompt("ship")
         await at.prompt("well?")
         session_id = at.session_id
     asked = len(model.requests)
-    async with stage(tmp_path, ScriptedModel({}), serve=False) as outside:
+    async with open_stage(tmp_path, ScriptedModel({}), serve=False) as outside:
         (waiting,) = await outside.runtime.async_tools.waiting_calls(session_id)
         assert await outside.runtime.abort(session_id)
         assert not await outside.runtime.async_tools.waiting_calls(session_id)
         with pytest.raises(AlreadySettled, match="aborted"):
             await outside.runtime.async_tools.submit_result(waiting.id, "v2 is live")
-    async with stage(tmp_path, model, tools=[deploy]) as at:
+    async with open_stage(tmp_path, model, tools=[deploy]) as at:
         assert await at.runtime.wait(session_id) == Idle()
     assert len(model.requests) == asked
 
@@ -123,17 +123,17 @@ async def test_a_result_after_a_cancel_is_refused_and_wakes_nobody_if_none_ran(t
 @pytest.mark.spec("P-04", "P-15")
 async def test_a_result_completes_the_part_and_resumes_in_a_process_started_later(tmp_path: Path) -> None:
     model = ScriptedModel(SCRIPT)
-    async with stage(tmp_path, model, tools=[deploy]) as at:
+    async with open_stage(tmp_path, model, tools=[deploy]) as at:
         await at.prompt("ship")
         session_id = at.session_id
-    async with stage(tmp_path, ScriptedModel({}), serve=False) as outside:
+    async with open_stage(tmp_path, ScriptedModel({}), serve=False) as outside:
         (waiting,) = await outside.runtime.async_tools.waiting_calls(session_id)
         settled = await outside.runtime.async_tools.submit_result(
             waiting.id, "v2 is live", title="Deployed", metadata={"url": "https://example.test"}
         )
         assert not model.requests[1:]
-    async with stage(tmp_path, model, tools=[deploy]) as later:
-        await later.ears.until(SessionIdle, lambda event: event.session_id == session_id)
+    async with open_stage(tmp_path, model, tools=[deploy]) as later:
+        await later.listener.until(SessionIdle, lambda event: event.session_id == session_id)
         entries = await later.runtime.messages(session_id)
         listed = await later.runtime.async_tools.list("completed")
 
@@ -153,7 +153,7 @@ async def test_a_result_completes_the_part_and_resumes_in_a_process_started_late
 @pytest.mark.spec("P-04")
 async def test_several_calls_of_a_step_may_be_settled_in_any_order_and_resume_it_once(tmp_path: Path) -> None:
     script = {"ship": [[call("deploy", target=each) for each in "abcde"], [say("Shipped.")]]}
-    async with stage(tmp_path, script, tools=[deploy]) as at:
+    async with open_stage(tmp_path, script, tools=[deploy]) as at:
         await at.prompt("ship")
         waiting = await at.runtime.async_tools.waiting_calls(at.session_id)
         order = [waiting[i] for i in (3, 0, 4, 2)]
@@ -161,7 +161,7 @@ async def test_several_calls_of_a_step_may_be_settled_in_any_order_and_resume_it
             await at.runtime.async_tools.submit_result(each.id, each.input["target"])
         assert len(at.model.requests) == 1
         await at.runtime.async_tools.submit_error(waiting[1].id, "no room")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert results(at) == ["a", "no room", "c", "d", "e"]
     assert len(at.model.requests) == 2
@@ -169,7 +169,7 @@ async def test_several_calls_of_a_step_may_be_settled_in_any_order_and_resume_it
 
 @pytest.mark.spec("P-05")
 async def test_the_same_result_again_is_answered_alike_and_another_names_the_first(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         submit = at.runtime.async_tools.submit_result
@@ -180,7 +180,7 @@ async def test_the_same_result_again_is_answered_alike_and_another_names_the_fir
             await submit(waiting.id, "v2")
         with pytest.raises(AlreadySettled, match="v2"):
             await at.runtime.async_tools.cancel(waiting.id)
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         assert await submit(waiting.id, "v2", metadata={"a": [1, 2]}) == first
 
     assert first == again
@@ -191,7 +191,7 @@ async def test_the_same_result_again_is_answered_alike_and_another_names_the_fir
 async def test_an_unknown_id_a_session_that_is_gone_and_what_is_no_result_are_clear_errors(
     tmp_path: Path,
 ) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         tools = at.runtime.async_tools
@@ -216,12 +216,12 @@ async def test_an_unknown_id_a_session_that_is_gone_and_what_is_no_result_are_cl
 
 @pytest.mark.spec("P-14")
 async def test_a_cancelled_call_has_failed_and_the_session_goes_on(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         first = await at.runtime.async_tools.cancel(waiting.id)
         again = await at.runtime.async_tools.cancel(waiting.id)
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         with pytest.raises(AlreadySettled, match=CANCELLED):
             await at.runtime.async_tools.submit_result(waiting.id, "too late")
 
@@ -250,7 +250,7 @@ async def test_a_result_that_the_tool_does_not_take_leaves_the_call_waiting(tmp_
     checks = {"a": has_address, "b": speaks, "c": raises, "d": broken}
     tools = [async_tool(name=name, validate_result=check)(start) for name, check in checks.items()]
     script = {"ship": [[call(name) for name in checks], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=tools) as at:
+    async with open_stage(tmp_path, script, tools=tools) as at:
         await at.prompt("ship")
         waiting = {each.tool: each.id for each in await at.runtime.async_tools.waiting_calls()}
         submit = at.runtime.async_tools.submit_result
@@ -263,7 +263,7 @@ async def test_a_result_that_the_tool_does_not_take_leaves_the_call_waiting(tmp_
         await submit(waiting["b"], "ok")
         for name in "cd":  # a failure needs no check
             await at.runtime.async_tools.submit_error(waiting[name], "gave up")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert results(at) == ["done", "ok", "gave up", "gave up"]
 
@@ -274,14 +274,14 @@ async def test_who_does_not_have_the_tool_cannot_judge_its_results(tmp_path: Pat
     def checked(target: str) -> None:
         """Deploy."""
 
-    async with stage(tmp_path, SCRIPT, tools=[checked]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[checked]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
-        async with stage(tmp_path, ScriptedModel({}), serve=False) as other:
+        async with open_stage(tmp_path, ScriptedModel({}), serve=False) as other:
             with pytest.raises(Unavailable, match="does not have"):
                 await other.runtime.async_tools.submit_result(waiting.id, "v2")
             await other.runtime.async_tools.submit_error(waiting.id, "gave up")
-        await at.ears.until(SessionIdle, lambda event: event.session_id == at.session_id)
+        await at.listener.until(SessionIdle, lambda event: event.session_id == at.session_id)
 
     assert results(at) == ["gave up"]
 
@@ -295,12 +295,12 @@ async def test_what_a_check_does_with_a_result_does_not_change_it(tmp_path: Path
     def start(target: str) -> None:
         """Deploy."""
 
-    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         first = await at.runtime.async_tools.submit_result(waiting.id, "v2", metadata={"size": 1})
         again = await at.runtime.async_tools.submit_result(waiting.id, "v2", metadata={"size": 1})
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert first == again
     assert first.result == ToolResult(title="", output="v2", metadata={"size": 1})
@@ -333,7 +333,7 @@ async def test_times_are_of_the_call_else_of_the_tool_else_of_the_configuration(
     ]
     script = {"ship": [[call(tool.name) for tool in tools]]}
     limits = AsyncToolsConfig(seconds=1800)
-    async with stage(tmp_path, script, tools=tools, async_tools=limits) as at:
+    async with open_stage(tmp_path, script, tools=tools, async_tools=limits) as at:
         await at.prompt("ship")
         waiting = {each.tool: each for each in await at.runtime.async_tools.waiting_calls()}
         opened = await at.runtime.open_calls(at.session_id)
@@ -349,7 +349,7 @@ async def test_a_time_beyond_all_clocks_is_waited_for(tmp_path: Path) -> None:
     def start(target: str) -> None:
         """Deploy."""
 
-    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
 
@@ -359,18 +359,18 @@ async def test_a_time_beyond_all_clocks_is_waited_for(tmp_path: Path) -> None:
 @pytest.mark.spec("P-07", "P-08")
 async def test_what_expired_while_nobody_ran_is_expired_at_the_start_and_resumed_once(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
-    async with open_world(tmp_path, world(model, deploy), clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, world(model, deploy), clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
         (waiting,) = await runtime.async_tools.waiting_calls()
     clock.advance(25 * HOUR)
     async with (
-        open_world(tmp_path, world(model, deploy), clock=clock) as runtime,
+        open_sqlite_runtime(tmp_path, world(model, deploy), clock=clock) as runtime,
         asyncio.timeout(PATIENCE),
     ):
         with inside(runtime).bus.subscribe() as subscription:
             if not isinstance(await runtime.status(session.id), Idle):
-                await Ears(subscription).until(SessionIdle)
+                await EventListener(subscription).until(SessionIdle)
         expired = await runtime.async_tools.get(waiting.id)
         with pytest.raises(AlreadySettled, match="timed out"):
             await runtime.async_tools.submit_result(waiting.id, "v2")
@@ -385,16 +385,19 @@ async def test_who_waits_for_a_session_waits_for_what_is_overdue_too_unless_nobo
     tmp_path: Path,
 ) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
-    async with open_world(tmp_path, world(model, deploy), clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, world(model, deploy), clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
         assert not await runtime.at_work(session.id)
     clock.advance(25 * HOUR)
     reader = replace(world(model, deploy), serve=False)
-    async with open_world(tmp_path, reader, clock=clock) as runtime, asyncio.timeout(PATIENCE):
+    async with open_sqlite_runtime(tmp_path, reader, clock=clock) as runtime, asyncio.timeout(PATIENCE):
         assert isinstance(await runtime.wait(session.id), WaitingAsync)
         assert await runtime.at_work(session.id)
-    async with open_world(tmp_path, world(model, deploy), clock=clock) as runtime, asyncio.timeout(PATIENCE):
+    async with (
+        open_sqlite_runtime(tmp_path, world(model, deploy), clock=clock) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
         assert isinstance(await runtime.wait(session.id), Idle)
         assert not await runtime.at_work(session.id)
     assert len(model.requests) == 2
@@ -404,30 +407,30 @@ async def test_who_waits_for_a_session_waits_for_what_is_overdue_too_unless_nobo
 async def test_people_are_warned_once_before_a_call_expires(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
     async with (
-        open_world(tmp_path, world(model, deploy), clock=clock) as runtime,
+        open_sqlite_runtime(tmp_path, world(model, deploy), clock=clock) as runtime,
         asyncio.timeout(PATIENCE),
     ):
         with inside(runtime).bus.subscribe() as subscription:
-            ears = Ears(subscription)
+            listener = EventListener(subscription)
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "ship")
             (waiting,) = await runtime.async_tools.waiting_calls()
             clock.advance(23 * HOUR - 1)
             await inside(runtime).dispatcher.sweep()
-            assert not ears.of(AsyncToolExpiring)
+            assert not listener.of(AsyncToolExpiring)
             clock.advance(1)
             await inside(runtime).dispatcher.sweep()
-            told = await ears.until(AsyncToolExpiring)
+            told = await listener.until(AsyncToolExpiring)
             clock.advance(HOUR // 2)
             await inside(runtime).dispatcher.sweep()
             assert await runtime.async_tools.get(waiting.id) == waiting
             clock.advance(HOUR)
             await inside(runtime).dispatcher.sweep()
-            await ears.until(SessionIdle)
+            await listener.until(SessionIdle)
 
     assert (told.session_id, told.pending_id, told.tool) == (session.id, waiting.id, "deploy")
     assert told.timeout == waiting.timeout
-    assert len(ears.of(AsyncToolExpiring)) == 1
+    assert len(listener.of(AsyncToolExpiring)) == 1
     assert len(model.requests) == 2
 
 
@@ -444,17 +447,17 @@ async def test_a_start_that_was_cut_off_goes_back_to_waiting_for_its_result(tmp_
         await hang.wait()
 
     model = ScriptedModel(SCRIPT)
-    async with stage(tmp_path, model, tools=[slow]) as at:
+    async with open_stage(tmp_path, model, tools=[slow]) as at:
         await at.runtime.send(at.session_id, "ship")
         await started.wait()
         processing = await at.runtime.async_tools.get(ids[0])
         session_id = at.session_id
-    async with stage(tmp_path, model, tools=[slow]) as later:
-        await later.ears.until_status(WaitingAsync)
+    async with open_stage(tmp_path, model, tools=[slow]) as later:
+        await later.listener.until_status(WaitingAsync)
         (waiting,) = await later.runtime.async_tools.waiting_calls(session_id)
         (open_call,) = await later.runtime.open_calls(session_id)
         await later.runtime.async_tools.submit_result(ids[0], "v2")
-        await later.ears.until(SessionIdle)
+        await later.listener.until(SessionIdle)
 
     assert processing.status == "processing"
     assert (waiting.id, waiting.status, waiting.timeout) == (ids[0], "waiting", processing.timeout)
@@ -478,11 +481,11 @@ async def test_a_start_that_may_run_again_does_under_the_same_id_and_secret(tmp_
             await hang.wait()
 
     model = ScriptedModel(SCRIPT)
-    async with stage(tmp_path, model, tools=[slow]) as at:
+    async with open_stage(tmp_path, model, tools=[slow]) as at:
         await at.runtime.send(at.session_id, "ship")
         await started.wait()
-    async with stage(tmp_path, model, tools=[slow]) as later:
-        await later.ears.until_status(WaitingAsync)
+    async with open_stage(tmp_path, model, tools=[slow]) as later:
+        await later.listener.until_status(WaitingAsync)
 
     assert len(seen) == 2
     assert seen[0] == seen[1]
@@ -504,13 +507,13 @@ async def test_a_start_that_was_cut_off_waits_for_its_result_where_nobody_can_ru
         await hang.wait()
 
     model = ScriptedModel(SCRIPT)
-    async with stage(tmp_path, model, tools=[slow]) as at:
+    async with open_stage(tmp_path, model, tools=[slow]) as at:
         await at.runtime.send(at.session_id, "ship")
         await started.wait()
-    async with stage(tmp_path, model) as elsewhere:
-        await elsewhere.ears.until_status(WaitingAsync)
+    async with open_stage(tmp_path, model) as elsewhere:
+        await elsewhere.listener.until_status(WaitingAsync)
         await elsewhere.runtime.async_tools.submit_result(ids[0], "v2")
-        await elsewhere.ears.until(SessionIdle)
+        await elsewhere.listener.until(SessionIdle)
 
     assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == ["v2"]
 
@@ -525,7 +528,7 @@ async def test_a_tool_is_told_where_results_are_posted_and_keeps_its_secret_to_i
         return Pending(secret=Secret("whsec_aXNzdWVk"))
 
     config = AsyncToolsConfig(url="https://agents.example.test", secrets=(Secret("shared"),))
-    async with stage(tmp_path, SCRIPT, tools=[start], async_tools=config) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start], async_tools=config) as at:
         await at.prompt("ship")
         (context,) = seen
         secrets = await at.runtime.async_tools.secrets(context.pending_id)
@@ -552,7 +555,7 @@ async def test_an_async_tool_may_say_its_reference_as_plain_json(tmp_path: Path)
             "output": "Job job-9 started",
         }
 
-    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         (state,) = await at.states()
@@ -569,7 +572,7 @@ async def test_what_it_said_of_its_work_is_shown_while_it_is_waited_for(tmp_path
         context.metadata({"job": 7}, title=f"Deploying to {target}")
         return "started"
 
-    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start]) as at:
         await at.prompt("ship")
         (state,) = await at.states()
 
@@ -583,7 +586,7 @@ async def test_a_secret_as_plain_text_is_refused_and_not_repeated(tmp_path: Path
         """Deploy."""
         return Pending(secret="whsec_plain")  # type: ignore[arg-type]
 
-    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start]) as at:
         await at.prompt("ship")
         (state,) = await at.states()
 
@@ -598,19 +601,19 @@ async def test_a_result_of_any_length_is_kept_and_the_model_reads_what_it_can(tm
         "and?": [[say("Wait.")], [say("Both are in.")]],
     }
     long = "first " + "x" * 3_000_000 + " last"
-    async with stage(tmp_path, script, tools=[deploy]) as at:
+    async with open_stage(tmp_path, script, tools=[deploy]) as at:
         await at.prompt("ship")
         first, second = await at.runtime.async_tools.waiting_calls()
         await at.runtime.async_tools.submit_result(first.id, long)
         await at.prompt("and?")
         await at.runtime.async_tools.submit_error(second.id, long)
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         states = await at.states()
 
     assert isinstance(states[0], ToolCompleted)
     assert isinstance(states[1], ErrorState)
     assert states[0].output == states[1].error == long
-    told = str(at.told())
+    told = str(at.request_messages())
     assert (told.count("first "), told.count(" last"), told.count("characters left out")) == (2, 2, 2)
     assert len(told) < 500_000
 
@@ -621,7 +624,7 @@ async def test_what_an_async_tool_may_not_say_is_its_failure(tmp_path: Path) -> 
         """Deploy."""
         return {"externalReference": "job-9"}
 
-    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start]) as at:
         await at.prompt("ship")
         (state,) = await at.states()
 
@@ -631,16 +634,16 @@ async def test_what_an_async_tool_may_not_say_is_its_failure(tmp_path: Path) -> 
 
 @pytest.mark.spec("P-15")
 async def test_resume_wakes_a_session_whose_result_is_in_and_changes_nothing_else(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         with pytest.raises(Conflict, match="still waits"):
             await at.runtime.async_tools.resume(waiting.id)
         await at.runtime.async_tools.submit_result(waiting.id, "v2")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         before = await at.messages()
         await at.runtime.async_tools.resume(waiting.id)
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         assert await at.messages() == before
 
     assert len(at.model.requests) == 2
@@ -655,18 +658,18 @@ async def test_settled_calls_are_forgotten_after_a_month_and_the_conversation_is
     }
     clock, model = FakeClock(), ScriptedModel(script)
     async with (
-        open_world(tmp_path, world(model, deploy), clock=clock) as runtime,
+        open_sqlite_runtime(tmp_path, world(model, deploy), clock=clock) as runtime,
         asyncio.timeout(PATIENCE),
     ):
         with inside(runtime).bus.subscribe() as subscription:
-            ears = Ears(subscription)
+            listener = EventListener(subscription)
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "ship")
             first, second = await runtime.async_tools.waiting_calls()
             await runtime.async_tools.submit_result(first.id, "one")
             await runtime.prompt(session.id, "and?")  # from here on the second is shown as pending
             await runtime.async_tools.submit_result(second.id, "two")
-            await ears.until(SessionIdle)
+            await listener.until(SessionIdle)
             before = await runtime.messages(session.id)
             clock.advance(29 * 24 * HOUR)
             await inside(runtime).dispatcher.sweep()
@@ -692,22 +695,22 @@ async def test_a_wait_is_listed_until_it_is_over_and_can_be_cut_short(tmp_path: 
         """Wait."""
         return Pending(kind="wait", seconds=3600)
 
-    async with stage(tmp_path, SCRIPT, tools=[nap]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[nap]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         await at.runtime.async_tools.submit_result(waiting.id, "enough")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert results(at) == ["enough"]
 
 
 @pytest.mark.spec("P-05")
 async def test_who_aborts_settles_the_call_and_a_late_result_is_a_conflict(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         await at.abort()
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         with pytest.raises(AlreadySettled, match="aborted"):
             await at.runtime.async_tools.submit_result(waiting.id, "v2")
         settled = await at.runtime.async_tools.get(waiting.id)
@@ -725,7 +728,7 @@ async def test_a_result_that_is_in_before_the_tool_says_pending_counts_once(tmp_
         await runtimes[0].async_tools.submit_result(context.pending_id, "already there")
         return Pending(external_ref="job-1")
 
-    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start]) as at:
         runtimes.append(at.runtime)
         answer = await at.prompt("ship")
         (settled,) = await at.runtime.async_tools.list("completed")
@@ -744,10 +747,10 @@ async def test_a_tool_whose_result_is_in_may_finish_and_whom_it_names_is_told(tm
         """Deploy."""
         with inside(runtimes[0]).bus.subscribe() as subscription:
             await runtimes[0].async_tools.submit_result(context.pending_id, "already there")
-            await Ears(subscription).until_said("Shipped.")  # the session has gone on
+            await EventListener(subscription).until_text("Shipped.")  # the session has gone on
         return Pending(webhook_url="https://hooks.example.test/x")
 
-    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[start]) as at:
         runtimes.append(at.runtime)
         answer = await at.prompt("ship")
         (owed,) = await at.runtime.deliveries.list()

@@ -8,7 +8,7 @@ from asyncagents.client.client import open_client
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import open_world
+from tests.support.runtime import open_sqlite_runtime
 from tests.support.tool import CAREFUL
 
 
@@ -53,7 +53,7 @@ async def test_a_client_is_told_what_a_runtime_is(tmp_path: Path) -> None:
 async def test_what_another_process_serves_is_about_to_be_taken_up(tmp_path: Path) -> None:
     clock = FakeClock()
     setup = Setup(model=ScriptedModel({}), serve=False)
-    async with open_world(tmp_path, setup, clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
         session, _ = await runtime.begin("go", directory=tmp_path)
         clock.advance(60_000)
         alone = await runtime.tasks.why(session.id)

@@ -10,21 +10,21 @@ from asyncagents.domain.event import TaskCleared, TaskCompleted
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say
 from tests.support.delegation import (
-    Scenes,
-    child_of,
-    ids,
-    launch,
-    notices_of,
-    office,
-    outputs,
+    RequestScript,
+    call_with_id,
+    child_session,
+    launch_task,
+    open_delegation_stage,
+    read_notices,
+    request_outputs,
+    task_ids,
     task_named,
-    until_quiet,
-    with_id,
+    wait_until_quiet,
 )
 from tests.support.runtime import Stage, answer_of
 from tests.support.tool import ECHO, Gate
 
-WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
+WORK: RequestScript = {"a": [[call("gate")], [say("A is 1.")]]}
 
 
 def own(at: Stage) -> list[ChatRequest]:
@@ -34,8 +34,8 @@ def own(at: Stage) -> list[ChatRequest]:
 @pytest.mark.spec("T-01", "T-03", "T-16", "T-17")
 async def test_a_launch_returns_at_once_with_the_id_of_the_task_that_it_recorded(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {**WORK, "go": [[launch("A", "a")], [say("Off it goes.")], [say("Done.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**WORK, "go": [[launch_task("A", "a")], [say("Off it goes.")], [say("Done.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         answer = await at.prompt("go")
         await gate.until_started()
         task = await task_named(at.runtime, "A")
@@ -43,7 +43,7 @@ async def test_a_launch_returns_at_once_with_the_id_of_the_task_that_it_recorded
         asking = [entry.info.id for entry in await at.messages()][1]
         (child,) = await at.runtime.children(at.session_id)
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         done = await task_named(at.runtime, "A")
     assert answer.text == "Off it goes."
     assert isinstance(state, ToolCompleted)
@@ -68,8 +68,8 @@ async def test_a_launch_returns_at_once_with_the_id_of_the_task_that_it_recorded
 
 @pytest.mark.spec("T-02")
 async def test_fork_and_resume_together_create_nothing(tmp_path: Path) -> None:
-    scenes: Scenes = {"go": [[launch("A", "a", fork=True, resume="ses_x")], [say("Ok.")]]}
-    async with office(tmp_path, scenes) as at:
+    scenes: RequestScript = {"go": [[launch_task("A", "a", fork=True, resume="ses_x")], [say("Ok.")]]}
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
         (state,) = await at.states()
         tasks = await at.runtime.tasks.list()
@@ -80,13 +80,13 @@ async def test_fork_and_resume_together_create_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.spec("T-01")
 async def test_a_new_task_needs_an_agent_and_a_description(tmp_path: Path) -> None:
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [
             [call("asyncagents_task", prompt="a"), call("asyncagents_task", prompt="a", agent="general")],
             [say("Ok.")],
         ]
     }
-    async with office(tmp_path, scenes) as at:
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
         states = await at.states()
         tasks = await at.runtime.tasks.list()
@@ -99,7 +99,7 @@ async def test_a_new_task_needs_an_agent_and_a_description(tmp_path: Path) -> No
 @pytest.mark.spec("T-05")
 async def test_a_task_id_may_be_shortened_while_it_is_unambiguous(tmp_path: Path) -> None:
     def short(request: ChatRequest) -> ScriptStep:
-        first, second = ids(request)[:2]
+        first, second = task_ids(request)[:2]
         common = next(n for n in range(len(first)) if first[n] != second[n])
         return [
             call("asyncagents_output", task_id=first[: common + 1]),
@@ -109,19 +109,19 @@ async def test_a_task_id_may_be_shortened_while_it_is_unambiguous(tmp_path: Path
             call("asyncagents_output", task_id=" "),
         ]
 
-    scenes: Scenes = {
-        "go": [[launch("A", "a"), launch("B", "b")], [call("gate")], short, [say("Ok.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a"), launch_task("B", "b")], [call("gate")], short, [say("Ok.")]],
         "a": [[say("A is 1.")]],
         "b": [[say("B is 2.")]],
     }
     gate = Gate("gate")
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
         await until_quiet_tasks(at, 2)
         gate.go.set()
         await prompt
-    first, second, both, none, blank = outputs(own(at)[-1])[-5:]
+    first, second, both, none, blank = request_outputs(own(at)[-1])[-5:]
     assert ("A is 1." in first, "B is 2." in second) == (True, True)
     assert "fits 2 of your tasks" in both
     assert ("You have no task" in none, "You have no task" in blank) == (True, True)
@@ -129,15 +129,19 @@ async def test_a_task_id_may_be_shortened_while_it_is_unambiguous(tmp_path: Path
 
 async def until_quiet_tasks(at: Stage, count: int) -> None:
     for _ in range(count):
-        await at.ears.until(TaskCompleted)
+        await at.listener.until(TaskCompleted)
 
 
 @pytest.mark.spec("T-10", "T-05")
 async def test_a_list_shows_the_callers_tasks_only_and_says_when_there_are_none(tmp_path: Path) -> None:
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "nothing": [[call("asyncagents_list")], [say("None.")]],
-        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=600), [say("Ok.")]],
-        "a": [[launch("B", "b")], [say("Wait.")], [say("A.")]],
+        "go": [
+            [launch_task("A", "a")],
+            call_with_id("asyncagents_output", block=True, timeout=600),
+            [say("Ok.")],
+        ],
+        "a": [[launch_task("B", "b")], [say("Wait.")], [say("A.")]],
         "b": [[say("B.")]],
         "list": [
             [
@@ -148,13 +152,13 @@ async def test_a_list_shows_the_callers_tasks_only_and_says_when_there_are_none(
             [say("Listed.")],
         ],
     }
-    async with office(tmp_path, scenes) as at:
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("nothing")
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("list")
-        child = await child_of(at, "A")
-    texts = outputs(at.model.requests[-1])
+        child = await child_session(at, "A")
+    texts = request_outputs(at.model.requests[-1])
     listed, failed, wrong = texts[-3:]
     assert texts[0] == failed == "No background tasks found"
     assert listed.startswith(f'{child} completed @general "A" started ')
@@ -165,38 +169,38 @@ async def test_a_list_shows_the_callers_tasks_only_and_says_when_there_are_none(
 @pytest.mark.spec("T-05", "T-14")
 async def test_clear_ends_and_forgets_the_callers_tasks(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **WORK,
-        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")]],
+        "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")]],
         "b": [[call("gate")], [say("never")]],
         "clear": [[call("asyncagents_clear")], [call("asyncagents_list")], [say("Gone.")]],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
         await at.prompt("clear")
-        await at.ears.until(TaskCleared)
-        await at.ears.until(TaskCleared)
-        await until_quiet(at.runtime, at.session_id)
-        tasks, told = await at.runtime.tasks.list(), await notices_of(at)
+        await at.listener.until(TaskCleared)
+        await at.listener.until(TaskCleared)
+        await wait_until_quiet(at.runtime, at.session_id)
+        tasks, told = await at.runtime.tasks.list(), await read_notices(at)
         children = await at.runtime.children(at.session_id)
-    cleared, listed = outputs(at.model.requests[-1])[-2:]
+    cleared, listed = request_outputs(at.model.requests[-1])[-2:]
     assert cleared.startswith("Cleared 2 tasks")
     assert (listed, tasks, told, len(children)) == ("No background tasks found", (), [], 2)
 
 
 @pytest.mark.spec("T-07")
 async def test_the_launches_of_one_turn_share_a_batch_and_those_of_the_next_do_not(tmp_path: Path) -> None:
-    scenes: Scenes = {
-        "go": [[launch("A", "a")], [launch("B", "b")], [say("Off.")]],
-        "more": [[launch("C", "c")], [say("Off again.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a")], [launch_task("B", "b")], [say("Off.")]],
+        "more": [[launch_task("C", "c")], [say("Off again.")]],
         **{name: [[say(name)]] for name in "abc"},
     }
-    async with office(tmp_path, scenes) as at:
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("more")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         a, b, c = [(await task_named(at.runtime, name)).batch_id for name in "ABC"]
         listed = await at.runtime.tasks.batch(a)
     assert a == b != c
@@ -205,36 +209,36 @@ async def test_the_launches_of_one_turn_share_a_batch_and_those_of_the_next_do_n
 
 @pytest.mark.spec("T-14")
 async def test_a_task_keeps_all_its_fields_over_a_restart_and_can_still_be_read(tmp_path: Path) -> None:
-    scenes: Scenes = {
-        "go": [[launch("A", "a")], [say("Off.")], [say("Told.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a")], [say("Off.")], [say("Told.")]],
         "a": [[call("echo", text="x")], [say("A is 1.")]],
-        "read": [with_id("asyncagents_output"), [say("Read.")]],
+        "read": [call_with_id("asyncagents_output"), [say("Read.")]],
     }
-    async with office(tmp_path, scenes, ECHO) as at:
+    async with open_delegation_stage(tmp_path, scenes, ECHO) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         before = await task_named(at.runtime, "A")
-    async with office(tmp_path, scenes, ECHO) as again:
+    async with open_delegation_stage(tmp_path, scenes, ECHO) as again:
         after = await task_named(again.runtime, "A")
         await again.runtime.prompt(at.session_id, "read")
     assert before == after
     assert before.completed_at is not None
-    assert "A is 1." in outputs(again.model.requests[-1])[-1]
+    assert "A is 1." in request_outputs(again.model.requests[-1])[-1]
 
 
 @pytest.mark.spec("T-01")
 async def test_the_parent_goes_on_while_its_tasks_work(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **WORK,
-        "go": [[launch("A", "a")], [say("Off.")], [say("Told.")]],
+        "go": [[launch_task("A", "a")], [say("Off.")], [say("Told.")]],
         "hello": [[say("Hi.")], [say("Told.")]],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
         answer = await at.prompt("hello")
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert answer.text == "Hi."
     assert answer_of(answer).error is None

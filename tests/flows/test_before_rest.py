@@ -18,8 +18,8 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ModelTurn, TextBlock, UserTurn
 from asyncagents.llm.scripted import call, fail, pause, say
 from asyncagents.testing.inside import inside
-from tests.support.runtime import answer_of, stage
-from tests.support.tool import CAREFUL, later
+from tests.support.runtime import answer_of, open_stage
+from tests.support.tool import CAREFUL, build_pending_tool
 
 REPORT = Completed("all green")
 
@@ -46,26 +46,26 @@ class Hook:
 async def test_a_turn_goes_on_when_somebody_objects_to_its_end(tmp_path: Path) -> None:
     hook = Hook("You forgot the tests.", "And the docs.")
     script = {"go": [[say("Done.")], [say("Tests too.")], [say("Docs too.")]]}
-    async with stage(tmp_path, script, before_rest=hook) as at:
+    async with open_stage(tmp_path, script, before_rest=hook) as at:
         hook.runtime = at.runtime
         answer = await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert answer.text == "Docs too."
     assert hook.reasons == ["done"] * 3
-    assert at.told() == [
+    assert at.request_messages() == [
         UserTurn("go"),
         ModelTurn((TextBlock("Done."),)),
         UserTurn("You forgot the tests."),
         ModelTurn((TextBlock("Tests too."),)),
         UserTurn("And the docs."),
     ]
-    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
+    assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), Idle()]
 
 
 async def test_an_objection_that_was_made_before_counts_for_nothing(tmp_path: Path) -> None:
     hook = Hook(*["Go on."] * 50, key="nudge")
-    async with stage(tmp_path, {"go": [[say("Done.")], [say("Still done.")]]}, before_rest=hook) as at:
+    async with open_stage(tmp_path, {"go": [[say("Done.")], [say("Still done.")]]}, before_rest=hook) as at:
         hook.runtime = at.runtime
         answer = await at.prompt("go")
 
@@ -77,11 +77,11 @@ async def test_an_objection_that_was_made_before_counts_for_nothing(tmp_path: Pa
 async def test_after_an_error_an_objection_begins_a_turn_of_its_own(tmp_path: Path) -> None:
     hook = Hook("Try again.")
     script = {"go": [[fail("overloaded")]], "Try again.": [[say("Done.")]]}
-    async with stage(tmp_path, script, before_rest=hook) as at:
+    async with open_stage(tmp_path, script, before_rest=hook) as at:
         hook.runtime = at.runtime
         failed = await at.prompt("go")
-        await at.ears.until_said("Done.")
-        await at.ears.until(SessionIdle)
+        await at.listener.until_text("Done.")
+        await at.listener.until(SessionIdle)
         answer = (await at.messages())[-1]
 
     assert answer_of(failed).error is not None
@@ -91,27 +91,27 @@ async def test_after_an_error_an_objection_begins_a_turn_of_its_own(tmp_path: Pa
 async def test_a_blocked_turn_is_over_and_an_objection_begins_the_next(tmp_path: Path) -> None:
     hook = Hook("Then something else.")
     script = {"go": [[call("careful", text="a")]], "Then something else.": [[say("Done.")]]}
-    async with stage(tmp_path, script, tools=[CAREFUL], before_rest=hook) as at:
+    async with open_stage(tmp_path, script, tools=[CAREFUL], before_rest=hook) as at:
         hook.runtime = at.runtime
         prompt = asyncio.ensure_future(at.prompt("go"))
-        await at.runtime.answer((await at.ears.until(PermissionAsked)).request.id, "reject")
+        await at.runtime.answer((await at.listener.until(PermissionAsked)).request.id, "reject")
         await prompt
-        await at.ears.until_said("Done.")
-        await at.ears.until(SessionIdle)
+        await at.listener.until_text("Done.")
+        await at.listener.until(SessionIdle)
 
     assert hook.reasons == ["blocked", "done"]
-    assert REJECTED in str(at.told())
+    assert REJECTED in str(at.request_messages())
 
 
 @pytest.mark.spec("C-10")
 async def test_nobody_is_asked_after_an_abort(tmp_path: Path) -> None:
     hook = Hook("Go on.")
-    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, before_rest=hook) as at:
+    async with open_stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, before_rest=hook) as at:
         hook.runtime = at.runtime
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         await at.abort()
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert hook.reasons == []
 
@@ -119,12 +119,12 @@ async def test_nobody_is_asked_after_an_abort(tmp_path: Path) -> None:
 async def test_nobody_is_asked_while_a_call_is_open(tmp_path: Path) -> None:
     hook = Hook("Go on.")
     script = {"go": [[call("deploy")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[later("deploy")], before_rest=hook) as at:
+    async with open_stage(tmp_path, script, tools=[build_pending_tool("deploy")], before_rest=hook) as at:
         hook.runtime = at.runtime
         await at.prompt("go")
         parked = list(hook.reasons)
         await at.runtime.complete((await at.open_call()).id, "v2")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert (parked, hook.reasons) == ([], ["done", "done"])
 
@@ -143,16 +143,16 @@ async def test_what_follows_from_the_end_of_a_turn_commits_with_it(tmp_path: Pat
         )
 
     script = {"go": [[call("deploy")], [say("Done.")]], "work": [[say("Worked.")]]}
-    async with stage(tmp_path, script, tools=[later("deploy")], before_rest=report) as at:
+    async with open_stage(tmp_path, script, tools=[build_pending_tool("deploy")], before_rest=report) as at:
         hook.runtime = at.runtime
         await at.prompt("go")
         child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
         await at.runtime.prompt(child.id, "work")
-        await at.ears.until(SessionIdle, lambda event: event.session_id == at.session_id)
+        await at.listener.until(SessionIdle, lambda event: event.session_id == at.session_id)
 
-    assert at.told()[0] == UserTurn("go")
-    assert "child has ended" in str(at.told())
-    assert REPORT.output in str(at.told())
+    assert at.request_messages()[0] == UserTurn("go")
+    assert "child has ended" in str(at.request_messages())
+    assert REPORT.output in str(at.request_messages())
 
 
 async def test_a_hook_that_raises_ends_in_an_error_not_in_a_loop(tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ async def test_a_hook_that_raises_ends_in_an_error_not_in_a_loop(tmp_path: Path)
         asked.append(reason)
         raise RuntimeError("a bug in a hook")
 
-    async with stage(tmp_path, {"go": [[say("Done.")]]}, before_rest=broken) as at:
+    async with open_stage(tmp_path, {"go": [[say("Done.")]]}, before_rest=broken) as at:
         answer = await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     error = answer_of(answer).error
     assert isinstance(error, UnknownError)

@@ -15,12 +15,18 @@ from asyncagents.engine.event.task_stream import BoardUpdate
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from tests.support.delegation import Scenes, child_of, launch, office, until_quiet
+from tests.support.delegation import (
+    RequestScript,
+    child_session,
+    launch_task,
+    open_delegation_stage,
+    wait_until_quiet,
+)
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 
-SCENES: Scenes = {
-    "go": [[launch("A", "a")], [say("Off.")], *[[say("Told.")]] * 4],
+SCENES: RequestScript = {
+    "go": [[launch_task("A", "a")], [say("Off.")], *[[say("Told.")]] * 4],
     "a": [[call("echo", text="x")], [call("gate")], [say("A is 1.")]],
     "clear": [[call("asyncagents_clear")], [say("Gone.")]],
 }
@@ -85,7 +91,7 @@ async def screen(runtime: Runtime, cursor: str | None = None) -> AsyncIterator[S
 @pytest.mark.spec("H-06")
 async def test_a_follower_hears_of_a_task_from_its_launch_to_its_end(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with office(tmp_path, SCENES, gate.tool, ECHO) as at, screen(at.runtime) as seen:
+    async with open_delegation_stage(tmp_path, SCENES, gate.tool, ECHO) as at, screen(at.runtime) as seen:
         await at.prompt("go")
         created = await seen.task("task.created")
         await gate.until_started()
@@ -104,18 +110,21 @@ async def test_a_follower_hears_of_a_task_from_its_launch_to_its_end(tmp_path: P
 @pytest.mark.spec("H-06")
 async def test_failed_cancelled_resumed_and_cleared_tasks_are_told(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **SCENES,
-        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 6],
+        "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 6],
         "b": [[fail("no")]],
         "more": [[call("second")], [say("Again.")]],
     }
     second = Gate("second")
-    async with office(tmp_path, scenes, gate.tool, second.tool, ECHO) as at, screen(at.runtime) as seen:
+    async with (
+        open_delegation_stage(tmp_path, scenes, gate.tool, second.tool, ECHO) as at,
+        screen(at.runtime) as seen,
+    ):
         await at.prompt("go")
         failed = await seen.task("task.error")
         await gate.until_started()
-        await at.runtime.tasks.cancel(await child_of(at, "A"))
+        await at.runtime.tasks.cancel(await child_session(at, "A"))
         cancelled = await seen.task("task.cancelled")
         await at.runtime.tasks.resume(failed.session_id, "more")
         resumed = await seen.task("task.updated")
@@ -123,7 +132,7 @@ async def test_failed_cancelled_resumed_and_cleared_tasks_are_told(tmp_path: Pat
             resumed = await seen.task("task.updated")
         second.go.set()
         await seen.until("task.completed")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("clear")
         await seen.until("task.removed")
         await seen.until("task.removed")
@@ -137,7 +146,7 @@ async def test_failed_cancelled_resumed_and_cleared_tasks_are_told(tmp_path: Pat
 @pytest.mark.spec("H-06")
 async def test_tasks_of_a_parent_that_is_deleted_are_removed(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with office(tmp_path, SCENES, gate.tool, ECHO) as at, screen(at.runtime) as seen:
+    async with open_delegation_stage(tmp_path, SCENES, gate.tool, ECHO) as at, screen(at.runtime) as seen:
         await at.prompt("go")
         await gate.until_started()
         await at.runtime.delete_session(at.session_id)
@@ -149,7 +158,7 @@ async def test_tasks_of_a_parent_that_is_deleted_are_removed(tmp_path: Path) -> 
 @pytest.mark.spec("H-06", "H-09")
 async def test_a_cursor_is_good_after_a_restart(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with office(tmp_path, SCENES, gate.tool, ECHO) as at:
+    async with open_delegation_stage(tmp_path, SCENES, gate.tool, ECHO) as at:
         _, cursor = await at.runtime.board.snapshot()
         async with screen(at.runtime) as seen:
             await at.prompt("go")
@@ -157,7 +166,7 @@ async def test_a_cursor_is_good_after_a_restart(tmp_path: Path) -> None:
             middle = seen.heard[-1].cursor
         await gate.until_started()
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
     async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
         async with screen(runtime, middle) as late:
             ended = await late.task("task.completed")
@@ -177,7 +186,7 @@ async def test_a_cursor_is_good_after_a_restart(tmp_path: Path) -> None:
 async def test_another_process_on_the_same_file_tells_the_same(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with (
-        office(tmp_path, SCENES, gate.tool, ECHO) as at,
+        open_delegation_stage(tmp_path, SCENES, gate.tool, ECHO) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
         screen(other) as seen,
     ):
@@ -186,7 +195,7 @@ async def test_another_process_on_the_same_file_tells_the_same(tmp_path: Path) -
         await seen.until("", tools=2)
         gate.go.set()
         await seen.until("task.completed")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("clear")
         await seen.until("task.removed")
     assert seen.state == {}

@@ -14,7 +14,7 @@ from asyncagents.llm.scripted import call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.tools.builtin.question import question
 from asyncagents.tools.builtin.todo import todoread, todowrite
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 
 
 @pytest.mark.spec("O-02", "A-05")
@@ -27,11 +27,11 @@ async def test_a_plan_is_written_shown_and_read(tmp_path: Path) -> None:
         return await at[0].runtime.todos(session_id)
 
     tools: list[AnyTool] = [todowrite(known, Ids(FakeClock(), SeededRng(1))), todoread(known)]
-    async with stage(tmp_path, script, tools=tools) as here:
+    async with open_stage(tmp_path, script, tools=tools) as here:
         at.append(here)
         await here.prompt("go")
         todos = await here.runtime.todos(here.session_id)
-        heard = await here.ears.until(TodoUpdated)
+        heard = await here.listener.until(TodoUpdated)
         wrote, read = await here.states()
     assert [(todo.content, todo.status) for todo in todos] == [("Look", "in_progress"), ("Leap", "pending")]
     assert heard.todos == todos
@@ -47,12 +47,12 @@ async def test_a_question_waits_for_its_answer(tmp_path: Path) -> None:
         "options": [{"label": "red", "description": "warm"}, {"label": "blue"}],
     }
     script = {"go": [[call("question", questions=[asked])], [say("Red it is.")]]}
-    async with stage(tmp_path, script, tools=[question()]) as at:
+    async with open_stage(tmp_path, script, tools=[question()]) as at:
         await at.runtime.send(at.session_id, "go")
-        heard = await at.ears.until(QuestionAsked)
+        heard = await at.listener.until(QuestionAsked)
         await at.runtime.answer(heard.request.id, [["red"]])
         await at.runtime.wait(at.session_id)
-    result = at.told()[-1]
+    result = at.request_messages()[-1]
     assert isinstance(result, ToolTurn)
     assert ("red" in result.output, result.failed) == (True, False)
 
@@ -69,7 +69,7 @@ async def test_a_question_waits_for_its_answer(tmp_path: Path) -> None:
 )
 async def test_a_question_that_makes_no_sense_is_told_so(tmp_path: Path, questions: list[object]) -> None:
     script = {"go": [[call("question", questions=questions)], [say("Sorry.")]]}
-    async with stage(tmp_path, script, tools=[question()]) as at:
+    async with open_stage(tmp_path, script, tools=[question()]) as at:
         answer = await at.prompt("go")
         (state,) = await at.states()
     assert answer.text == "Sorry."

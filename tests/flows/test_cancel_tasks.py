@@ -13,27 +13,27 @@ from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say
 from tests.support.delegation import (
-    Scenes,
-    child_of,
-    gates,
-    hidden,
-    launch,
-    notices,
-    notices_of,
-    office,
-    outputs,
-    sync,
+    RequestScript,
+    build_gates,
+    call_task,
+    call_with_id,
+    child_session,
+    find_notices,
+    hidden_text,
+    launch_task,
+    open_delegation_stage,
+    read_notices,
+    request_outputs,
     task_named,
-    until_ended,
-    until_quiet,
-    visible,
-    with_id,
+    visible_texts,
+    wait_for_task_end,
+    wait_until_quiet,
 )
 from tests.support.runtime import Stage, answer_of
-from tests.support.tool import Gate, later
+from tests.support.tool import Gate, build_pending_tool
 
-BASE: Scenes = {
-    "go": [[launch("A", "a")], [say("Off.")], [say("I saw.")], [say("I saw more.")]],
+BASE: RequestScript = {
+    "go": [[launch_task("A", "a")], [say("Off.")], [say("I saw.")], [say("I saw more.")]],
     "a": [[call("gate")], [say("never")]],
     "next": [[say("Next.")]],
 }
@@ -46,17 +46,17 @@ def own(at: Stage) -> list[ChatRequest]:
 @pytest.mark.spec("T-05", "T-12", "T-03")
 async def test_a_person_cancels_a_task_and_its_parent_is_told_and_woken(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with office(tmp_path, BASE, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, BASE, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        assert await at.runtime.tasks.cancel(await child_of(at, "A"))
-        await until_ended(at, "A", TaskCancelled)
-        await until_quiet(at.runtime, at.session_id)
+        assert await at.runtime.tasks.cancel(await child_session(at, "A"))
+        await wait_for_task_end(at, "A", TaskCancelled)
+        await wait_until_quiet(at.runtime, at.session_id)
         task, entries = await task_named(at.runtime, "A"), await at.messages()
         children = await at.runtime.messages(task.session_id)
-    (notice,) = notices(entries)
-    assert visible(notice)[0].startswith('⊘ **Agent "A" cancelled after ')
-    assert "the user stopped it" in hidden(notice)
+    (notice,) = find_notices(entries)
+    assert visible_texts(notice)[0].startswith('⊘ **Agent "A" cancelled after ')
+    assert "the user stopped it" in hidden_text(notice)
     assert entries[-1].text == "I saw."
     assert (task.status, task.ended_by, task.result) == ("cancelled", "user", None)
     assert task.completed_at is not None
@@ -67,64 +67,68 @@ async def test_a_person_cancels_a_task_and_its_parent_is_told_and_woken(tmp_path
 @pytest.mark.spec("T-05", "T-15")
 async def test_a_parent_that_cancels_a_task_knows_it_and_is_not_told(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {**BASE, "stop": [with_id("asyncagents_cancel"), [say("Stopped.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**BASE, "stop": [call_with_id("asyncagents_cancel"), [say("Stopped.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
         answer = await at.prompt("stop")
-        await until_ended(at, "A", TaskCancelled)
-        await until_quiet(at.runtime, at.session_id)
-        task, told = await task_named(at.runtime, "A"), await notices_of(at)
+        await wait_for_task_end(at, "A", TaskCancelled)
+        await wait_until_quiet(at.runtime, at.session_id)
+        task, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert (answer.text, told) == ("Stopped.", [])
     assert (task.status, task.ended_by) == ("cancelled", "parent")
-    assert outputs(own(at)[-1])[-1].startswith("Cancelled 1 background task:")
+    assert request_outputs(own(at)[-1])[-1].startswith("Cancelled 1 background task:")
 
 
 @pytest.mark.spec("T-05", "T-07")
 async def test_a_batch_is_cancelled_as_one(tmp_path: Path) -> None:
-    both = gates("left", "right")
+    both = build_gates("left", "right")
 
     def stop(request: ChatRequest) -> ScriptStep:
-        batch = outputs(request)[0].partition("batch: ")[2].splitlines()[0]
+        batch = request_outputs(request)[0].partition("batch: ")[2].splitlines()[0]
         return [call("asyncagents_cancel", batch=batch), call("asyncagents_cancel", batch="bat_x")]
 
-    scenes: Scenes = {
-        "go": [[launch("A", "a"), launch("B", "b"), launch("C", "c")], [say("Off.")], [say("C ended.")]],
+    scenes: RequestScript = {
+        "go": [
+            [launch_task("A", "a"), launch_task("B", "b"), launch_task("C", "c")],
+            [say("Off.")],
+            [say("C ended.")],
+        ],
         "a": [[call("left")], [say("never")]],
         "b": [[call("right")], [say("never")]],
         "c": [[say("C.")]],
         "stop": [stop, [say("Stopped.")]],
     }
-    async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
+    async with open_delegation_stage(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
         await at.prompt("go")
         for gate in both.values():
             await gate.until_started()
-        await until_ended(at, "C", TaskCompleted)
+        await wait_for_task_end(at, "C", TaskCompleted)
         await at.runtime.wait(at.session_id)
         await at.prompt("stop")
-        await until_quiet(at.runtime, at.session_id)
-        tasks, told = await at.runtime.tasks.list(at.session_id), await notices_of(at)
+        await wait_until_quiet(at.runtime, at.session_id)
+        tasks, told = await at.runtime.tasks.list(at.session_id), await read_notices(at)
     assert [task.status for task in tasks] == ["cancelled", "cancelled", "completed"]
-    done, wrong = outputs(own(at)[-1])[-2:]
+    done, wrong = request_outputs(own(at)[-1])[-2:]
     assert "Cancelled 2 background tasks:" in done
     assert "Ended before, and left as they are:" in done
     assert "You have no batch" in wrong
-    assert [visible(each)[0][0] for each in told] == ["✓"]
+    assert [visible_texts(each)[0][0] for each in told] == ["✓"]
 
 
 @pytest.mark.spec("T-05")
 async def test_a_person_cancels_a_batch(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {**BASE, "go": [[launch("A", "a"), launch("B", "b")], *BASE["go"][1:]]}
+    scenes: RequestScript = {**BASE, "go": [[launch_task("A", "a"), launch_task("B", "b")], *BASE["go"][1:]]}
     scenes = {**scenes, "b": [[call("gate")], [say("never")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
         batch = (await task_named(at.runtime, "A")).batch_id
         assert await at.runtime.tasks.cancel_batch(batch)
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         tasks = await at.runtime.tasks.batch(batch)
-        told = [text for notice in await notices_of(at) for text in visible(notice)]
+        told = [text for notice in await read_notices(at) for text in visible_texts(notice)]
         with pytest.raises(NotFound):
             await at.runtime.tasks.cancel_batch("bat_x")
     assert [(task.status, task.ended_by) for task in tasks] == [("cancelled", "user")] * 2
@@ -133,15 +137,19 @@ async def test_a_person_cancels_a_batch(tmp_path: Path) -> None:
 
 @pytest.mark.spec("T-05", "T-03")
 async def test_a_cancel_of_what_has_ended_changes_nothing(tmp_path: Path) -> None:
-    scenes: Scenes = {**BASE, "a": [[say("A.")]], "stop": [with_id("asyncagents_cancel"), [say("Ok.")]]}
-    async with office(tmp_path, scenes) as at:
+    scenes: RequestScript = {
+        **BASE,
+        "a": [[say("A.")]],
+        "stop": [call_with_id("asyncagents_cancel"), [say("Ok.")]],
+    }
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         before = await task_named(at.runtime, "A")
         assert await at.runtime.tasks.cancel(before.session_id)
         await at.prompt("stop")
-        await until_quiet(at.runtime, at.session_id)
-        after, told = await task_named(at.runtime, "A"), await notices_of(at)
+        await wait_until_quiet(at.runtime, at.session_id)
+        after, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert (before, len(told)) == (after, 1)
 
 
@@ -150,47 +158,47 @@ async def test_an_abort_of_the_parent_ends_its_tasks_quietly_and_they_are_told_a
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
-    async with office(tmp_path, BASE, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, BASE, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
         assert await at.abort()
-        await until_ended(at, "A", TaskCancelled)
-        await until_quiet(at.runtime, at.session_id)
-        asked, before = len(own(at)), await notices_of(at)
+        await wait_for_task_end(at, "A", TaskCancelled)
+        await wait_until_quiet(at.runtime, at.session_id)
+        asked, before = len(own(at)), await read_notices(at)
         status = await at.status()
         answer = await at.prompt("next")
-        (notice,) = await notices_of(at)
+        (notice,) = await read_notices(at)
     assert (asked, before, status) == (2, [], Idle())
-    assert visible(notice)[0].startswith('⊘ **Agent "A" cancelled')
+    assert visible_texts(notice)[0].startswith('⊘ **Agent "A" cancelled')
     assert answer.text == "Next."
     assert len(own(at)) == 3
 
 
 @pytest.mark.spec("D-06")
 async def test_an_abort_reaches_sync_and_background_tasks_to_any_depth(tmp_path: Path) -> None:
-    deep = gates("left", "right")
-    scenes: Scenes = {
-        "go": [[launch("B", "b"), sync("S", "s")], [say("never")]],
-        "s": [[sync("SS", "ss")], [say("never")]],
+    deep = build_gates("left", "right")
+    scenes: RequestScript = {
+        "go": [[launch_task("B", "b"), call_task("S", "s")], [say("never")]],
+        "s": [[call_task("SS", "ss")], [say("never")]],
         "ss": [[call("left")], [say("never")]],
-        "b": [[launch("BB", "bb")], [say("I wait.")], [say("never")]],
+        "b": [[launch_task("BB", "bb")], [say("I wait.")], [say("never")]],
         "bb": [[call("right")], [say("never")]],
         "next": [[say("Next.")]],
     }
-    async with office(tmp_path, scenes, *(gate.tool for gate in deep.values())) as at:
+    async with open_delegation_stage(tmp_path, scenes, *(gate.tool for gate in deep.values())) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         for gate in deep.values():
             await gate.until_started()
         assert await at.abort()
         aborted = answer_of(await prompt)
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         tasks = await at.runtime.tasks.list(at.session_id)
         statuses = await at.runtime.statuses()
         asked = len(at.model.requests)
         states = await at.states()
         await at.prompt("next")
-        told = [text for notice in await notices_of(at) for text in visible(notice)]
-        inner = notices(await at.runtime.messages(await child_of(at, "B")))
+        told = [text for notice in await read_notices(at) for text in visible_texts(notice)]
+        inner = find_notices(await at.runtime.messages(await child_session(at, "B")))
     assert isinstance(aborted.error, MessageAbortedError)
     assert {task.description: (task.status, task.ended_by) for task in tasks} == dict.fromkeys(
         ("B", "S", "SS", "BB"), ("cancelled", "user")
@@ -204,13 +212,13 @@ async def test_an_abort_reaches_sync_and_background_tasks_to_any_depth(tmp_path:
 
 @pytest.mark.spec("D-06")
 async def test_an_abort_of_the_turn_spares_the_background(tmp_path: Path) -> None:
-    both = gates("left", "right")
-    scenes: Scenes = {
-        "go": [[launch("B", "b"), sync("S", "s")], [say("Told of B.")]],
+    both = build_gates("left", "right")
+    scenes: RequestScript = {
+        "go": [[launch_task("B", "b"), call_task("S", "s")], [say("Told of B.")]],
         "s": [[call("left")], [say("never")]],
         "b": [[call("right")], [say("B is 2.")]],
     }
-    async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
+    async with open_delegation_stage(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         for gate in both.values():
             await gate.until_started()
@@ -219,9 +227,9 @@ async def test_an_abort_of_the_turn_spares_the_background(tmp_path: Path) -> Non
         spared = await task_named(at.runtime, "B")
         ended = await task_named(at.runtime, "S")
         both["right"].go.set()
-        await until_ended(at, "B", TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
-        told = [text for notice in await notices_of(at) for text in visible(notice)]
+        await wait_for_task_end(at, "B", TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
+        told = [text for notice in await read_notices(at) for text in visible_texts(notice)]
         last = (await at.messages())[-1].text
     assert (spared.status, ended.status) == ("running", "cancelled")
     assert [text.split('"')[1] for text in told] == ["B"]
@@ -233,20 +241,20 @@ async def test_a_cancelled_task_takes_its_own_tasks_along_and_its_parent_hears_o
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **BASE,
-        "a": [[launch("G", "g")], [say("I wait.")], [say("never")]],
+        "a": [[launch_task("G", "g")], [say("I wait.")], [say("never")]],
         "g": [[call("gate")], [say("never")]],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        child = await child_of(at, "A")
+        child = await child_session(at, "A")
         assert await at.runtime.tasks.cancel(child)
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         tasks = await at.runtime.tasks.list(at.session_id)
-        told = [text for notice in await notices_of(at) for text in visible(notice)]
-        inner = notices(await at.runtime.messages(child))
+        told = [text for notice in await read_notices(at) for text in visible_texts(notice)]
+        inner = find_notices(await at.runtime.messages(child))
     assert [task.status for task in tasks] == ["cancelled"] * 2
     assert ([text.split('"')[1] for text in told], inner) == (["A"], [])
 
@@ -256,14 +264,14 @@ async def test_a_sync_task_that_a_person_cancels_fails_its_call_and_the_parent_g
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {**BASE, "go": [[sync("A", "a")], [say("A pity.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**BASE, "go": [[call_task("A", "a")], [say("A pity.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
-        assert await at.runtime.tasks.cancel(await child_of(at, "A"))
+        assert await at.runtime.tasks.cancel(await child_session(at, "A"))
         answer = await prompt
         (state,) = await at.states()
-        told = await notices_of(at)
+        told = await read_notices(at)
     assert isinstance(state, ToolFailed)
     assert "MessageAbortedError" in state.error
     assert "ended_by: user" in state.error
@@ -273,12 +281,12 @@ async def test_a_sync_task_that_a_person_cancels_fails_its_call_and_the_parent_g
 @pytest.mark.spec("D-06", "T-14")
 async def test_deleting_a_session_deletes_its_tasks_and_their_sessions(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with office(tmp_path, BASE, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, BASE, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        child = await child_of(at, "A")
+        child = await child_session(at, "A")
         await at.runtime.delete_session(at.session_id)
-        await at.ears.until(TaskCleared)
+        await at.listener.until(TaskCleared)
         async with asyncio.timeout(20):
             await gate.ended.wait()
         tasks = await at.runtime.tasks.list()
@@ -291,44 +299,44 @@ async def test_deleting_a_session_deletes_its_tasks_and_their_sessions(tmp_path:
 @pytest.mark.spec("T-05", "T-15")
 async def test_deleting_a_childs_session_ends_its_task_and_tells_its_parent(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with office(tmp_path, BASE, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, BASE, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        child = await child_of(at, "A")
+        child = await child_session(at, "A")
         await at.runtime.delete_session(child)
-        await until_ended(at, "A", TaskCancelled)
-        await until_quiet(at.runtime, at.session_id)
+        await wait_for_task_end(at, "A", TaskCancelled)
+        await wait_until_quiet(at.runtime, at.session_id)
         task = await at.runtime.tasks.get(child)
-        (notice,) = await notices_of(at)
+        (notice,) = await read_notices(at)
     assert (task.status, task.ended_by) == ("cancelled", "user")
-    assert visible(notice)[0].startswith('⊘ **Agent "A"')
+    assert visible_texts(notice)[0].startswith('⊘ **Agent "A"')
 
 
 @pytest.mark.spec("T-05")
 async def test_nothing_is_launched_in_a_turn_that_was_cancelled(tmp_path: Path) -> None:
     """The cancel comes while the launching tool has not been committed."""
     gate = Gate("gate")
-    scenes: Scenes = {**BASE, "go": [[call("gate")], [launch("A", "a")], [say("never")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**BASE, "go": [[call("gate")], [launch_task("A", "a")], [say("never")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
         gate.go.set()
         assert await at.abort()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         tasks = await at.runtime.tasks.list(live=True)
     assert tasks == ()
 
 
 @pytest.mark.spec("T-05")
 async def test_cancel_needs_one_thing_to_cancel(tmp_path: Path) -> None:
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [
             [call("asyncagents_cancel"), call("asyncagents_cancel", task_id="ses_x", batch="b")],
             [call("asyncagents_cancel", task_id="ses_x")],
             [say("Ok.")],
         ]
     }
-    async with office(tmp_path, scenes) as at:
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
         states = await at.states()
     assert not any(isinstance(state, ToolCompleted) for state in states)
@@ -340,11 +348,11 @@ async def test_cancel_needs_one_thing_to_cancel(tmp_path: Path) -> None:
 @pytest.mark.spec("D-06")
 async def test_deleting_the_session_of_a_sync_child_fails_its_call(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {**BASE, "go": [[sync("A", "a")], [say("A pity.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**BASE, "go": [[call_task("A", "a")], [say("A pity.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
-        await at.runtime.delete_session(await child_of(at, "A"))
+        await at.runtime.delete_session(await child_session(at, "A"))
         answer = await prompt
         (state,) = await at.states()
     assert isinstance(state, ToolFailed)
@@ -354,27 +362,35 @@ async def test_deleting_the_session_of_a_sync_child_fails_its_call(tmp_path: Pat
 @pytest.mark.spec("T-04", "T-15")
 async def test_who_waits_for_a_task_that_a_person_cancels_learns_it_by_the_wait(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **BASE,
-        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=600), [say("I see.")]],
+        "go": [
+            [launch_task("A", "a")],
+            call_with_id("asyncagents_output", block=True, timeout=600),
+            [say("I see.")],
+        ],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
         await gate.until_started()
-        await at.runtime.tasks.cancel(await child_of(at, "A"))
-        await until_quiet(at.runtime, at.session_id)
-        last, told = (await at.messages())[-1].text, await notices_of(at)
+        await at.runtime.tasks.cancel(await child_session(at, "A"))
+        await wait_until_quiet(at.runtime, at.session_id)
+        last, told = (await at.messages())[-1].text, await read_notices(at)
     assert (last, told) == ("I see.", [])
-    assert "status: cancelled" in outputs(own(at)[-1])[-1]
+    assert "status: cancelled" in request_outputs(own(at)[-1])[-1]
 
 
 @pytest.mark.spec("D-06", "C-08")
 async def test_a_result_that_comes_after_the_abort_of_a_child_is_too_late(tmp_path: Path) -> None:
-    scenes: Scenes = {**BASE, "go": [[sync("A", "a")], [say("never")]], "a": [[call("job")], [say("never")]]}
-    async with office(tmp_path, scenes, later("job")) as at:
+    scenes: RequestScript = {
+        **BASE,
+        "go": [[call_task("A", "a")], [say("never")]],
+        "a": [[call("job")], [say("never")]],
+    }
+    async with open_delegation_stage(tmp_path, scenes, build_pending_tool("job")) as at:
         await at.prompt("go")
-        (waiting,) = await at.runtime.open_calls(await child_of(at, "A"))
+        (waiting,) = await at.runtime.open_calls(await child_session(at, "A"))
         assert await at.abort()
         with pytest.raises(AlreadySettled):
             await at.runtime.complete(waiting.id, "7")

@@ -12,41 +12,41 @@ from asyncagents.domain.event import QuestionAsked, TaskCompleted
 from asyncagents.llm.scripted import say
 from tests.support.delegation import (
     ASK_QUESTION,
-    Scenes,
-    child_of,
+    RequestScript,
+    child_session,
     launch_agent,
     open_delegation_project,
-    outputs,
+    request_outputs,
     requests_of,
     task_named,
     tool_names,
-    until_quiet,
+    wait_until_quiet,
 )
 from tests.support.runtime import Stage
 from tests.support.wait import PATIENCE
 
-SCENES: Scenes = {
+SCENES: RequestScript = {
     "go": [[launch_agent("task", "general")], [say("Ok.")], [say("Told.")]],
     "look": [[ASK_QUESTION], [ASK_QUESTION], [say("Red.")]],
 }
 
 
 async def until_asked(at: Stage) -> str:
-    return (await at.ears.until(QuestionAsked)).request.id
+    return (await at.listener.until(QuestionAsked)).request.id
 
 
 @pytest.mark.spec("D-04", "A-04")
 @pytest.mark.parametrize("agent", ["general", "worker", "any"])
 async def test_a_child_that_its_parent_waits_for_may_ask_people(tmp_path: Path, agent: str) -> None:
     own = {"worker": AgentConfig(mode="subagent"), "any": AgentConfig(description="All.")}
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[launch_agent("task", agent)], [say("Ok.")]],
         "look": [[ASK_QUESTION], [say("Red.")]],
     }
     async with open_delegation_project(tmp_path, scenes, agent=own) as at, asyncio.TaskGroup() as group:
         answering = group.create_task(at.prompt("go"))
         asked = await until_asked(at)
-        child = await child_of(at, "Job")
+        child = await child_session(at, "Job")
         (listed,) = await at.runtime.asks(at.session_id)
         status, held = await at.status(), not answering.done()
         await at.runtime.answer(asked, [["a"]])
@@ -55,9 +55,9 @@ async def test_a_child_that_its_parent_waits_for_may_ask_people(tmp_path: Path, 
     assert (status, held) == (Busy(), True)
     assert (listed.call.ask_id, listed.call.session_id) == (asked, child)
     assert [each.id for each in listed.lineage] == [at.session_id, child]
-    assert "Which?\na" in outputs(requests_of(at, "look")[-1])[0]
+    assert "Which?\na" in request_outputs(requests_of(at, "look")[-1])[0]
     assert answer.text == "Ok."
-    assert "Red." in outputs(requests_of(at, "go")[-1])[0]
+    assert "Red." in request_outputs(requests_of(at, "go")[-1])[0]
 
 
 @pytest.mark.spec("D-04", "A-03")
@@ -68,29 +68,29 @@ async def test_a_child_asks_nobody_whose_agent_configuration_or_parent_is_denied
         {"permission": {"question": "deny"}},
     )
     for number, config in enumerate(settings):
-        scenes: Scenes = {
+        scenes: RequestScript = {
             "go": [[launch_agent("task", "general")], [say("Ok.")]],
             "look": [[ASK_QUESTION], [say("Red.")]],
         }
         async with open_delegation_project(tmp_path / f"{number}", scenes, **config) as at:
             await at.prompt("go")
         assert "question" not in tool_names(requests_of(at, "look")[0])
-        assert "Not allowed here: question" in outputs(requests_of(at, "look")[-1])[0]
+        assert "Not allowed here: question" in request_outputs(requests_of(at, "look")[-1])[0]
 
 
 @pytest.mark.spec("D-04")
 async def test_a_child_of_a_background_task_asks_nobody(tmp_path: Path) -> None:
     own = {"lead": AgentConfig(mode="subagent", permission={"task": "allow"})}
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[launch_agent("asyncagents_task", "lead", "lead")], [say("Ok.")], [say("Told.")]],
         "lead": [[launch_agent("task", "general")], [say("Led.")]],
         "look": [[ASK_QUESTION], [say("Red.")]],
     }
     async with open_delegation_project(tmp_path, scenes, agent=own) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert "question" not in tool_names(requests_of(at, "look")[0])
-    assert "Not allowed here: question" in outputs(requests_of(at, "look")[-1])[0]
+    assert "Not allowed here: question" in request_outputs(requests_of(at, "look")[-1])[0]
 
 
 @pytest.mark.spec("D-04")
@@ -106,7 +106,7 @@ async def test_an_open_question_outlives_the_move_to_the_background_and_is_the_l
     ):
         answering = group.create_task(at.prompt("go"))
         asked = await until_asked(at)
-        child = await child_of(at, "Job")
+        child = await child_session(at, "Job")
         await at.runtime.background(at.session_id)
         answer = await answering
         (listed,) = await at.runtime.asks(at.session_id)
@@ -114,13 +114,13 @@ async def test_an_open_question_outlives_the_move_to_the_background_and_is_the_l
         task = await task_named(at.runtime, "Job")
         await at.runtime.answer(asked, [["a"]])
         async with asyncio.timeout(PATIENCE):
-            await at.ears.until(TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
+            await at.listener.until(TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
 
     assert answer.text == "Ok."
     assert (listed.call.ask_id, task.status) == (asked, "running")
     assert (why.code, why.on) == ("question", (asked,))
-    first, second = outputs(requests_of(at, "look")[-1])
+    first, second = request_outputs(requests_of(at, "look")[-1])
     assert "Which?\na" in first
     assert "Not allowed here: question" in second
     assert "question" not in tool_names(requests_of(at, "look")[-1])

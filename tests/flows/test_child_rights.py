@@ -13,9 +13,9 @@ from asyncagents.domain.conversation.session import LaunchRights, Rule, SessionC
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say
-from tests.support.delegation import Scenes, child_of, ids, launch_agent, until_quiet
+from tests.support.delegation import RequestScript, child_session, launch_agent, task_ids, wait_until_quiet
 from tests.support.rights import AGENTS, IDLE, WRITE, open_gated_stage
-from tests.support.transfer import brought, elsewhere, exported
+from tests.support.transfer import export_files, import_into_store, open_other_store
 
 TRY: list[ScriptStep] = [[call("gate")], [WRITE], [say("Tried.")]]
 
@@ -30,7 +30,7 @@ def in_a_fork(own: ScriptStep, forked: ScriptStep) -> Callable[[ChatRequest], Sc
     return step
 
 
-LAUNCHES: dict[str, Scenes] = {
+LAUNCHES: dict[str, RequestScript] = {
     **{
         tool: {"go": [[launch_agent(tool)], *IDLE], "look": TRY}
         for tool in ("task", "async_task", "asyncagents_task")
@@ -91,7 +91,7 @@ async def test_a_child_of_build_writes_nothing_once_its_parent_plans(tmp_path: P
 @pytest.mark.spec("A-03", "D-04")
 async def test_a_grandchild_is_bound_by_each_launch_above_it(tmp_path: Path) -> None:
     """The lead is spoken to as `plan` when it launches, and as itself later; the root is `build`."""
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[launch_agent("asyncagents_task", "lead", "wait for me", description="Lead")], *IDLE],
         "wait for me": IDLE,
         "launch one": [[launch_agent("asyncagents_task")], *IDLE],
@@ -99,8 +99,8 @@ async def test_a_grandchild_is_bound_by_each_launch_above_it(tmp_path: Path) -> 
     }
     async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "build")
-        await until_quiet(on.runtime, on.at.session_id)
-        lead = await child_of(on.at, "Lead")
+        await wait_until_quiet(on.runtime, on.at.session_id)
+        lead = await child_session(on.at, "Lead")
         await on.runtime.send(lead, "launch one", agent="plan")
         await on.gate.until_started()
         await on.runtime.send(lead, "now lead", agent="lead")
@@ -113,12 +113,12 @@ async def test_a_grandchild_is_bound_by_each_launch_above_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("tool", ["task", "asyncagents_task"])
 async def test_a_follow_up_of_build_frees_no_child_that_plan_launched(tmp_path: Path, tool: str) -> None:
     def resume(request: ChatRequest) -> ScriptStep:
-        task_id = ids(request)[0]
+        task_id = task_ids(request)[0]
         if tool == "task":
             return [launch_agent("task", prompt="look", task_id=task_id)]
         return [call("asyncagents_task", prompt="look", resume=task_id)]
 
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[launch_agent(tool, prompt="only think")], *IDLE],
         "only think": [[say("Thought.")]],
         "resume it": [resume, *IDLE],
@@ -126,7 +126,7 @@ async def test_a_follow_up_of_build_frees_no_child_that_plan_launched(tmp_path: 
     }
     async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "plan")
-        await until_quiet(on.runtime, on.at.session_id)
+        await wait_until_quiet(on.runtime, on.at.session_id)
         await on.begin("resume it", "build")
         await on.let_go()
 
@@ -135,15 +135,15 @@ async def test_a_follow_up_of_build_frees_no_child_that_plan_launched(tmp_path: 
 
 @pytest.mark.spec("A-03", "T-08")
 async def test_a_person_who_goes_on_with_a_child_of_plan_frees_it_neither(tmp_path: Path) -> None:
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE],
         "think": IDLE,
         "look": TRY,
     }
     async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "plan")
-        await until_quiet(on.runtime, on.at.session_id)
-        child = await child_of(on.at, "Job")
+        await wait_until_quiet(on.runtime, on.at.session_id)
+        child = await child_session(on.at, "Job")
         await on.say("now build", "build")
         await on.runtime.send(child, "look", agent="build")
         await on.gate.until_started()
@@ -227,24 +227,24 @@ async def test_rules_of_the_parent_that_a_person_loosens_later_free_no_child(tmp
 async def test_what_was_approved_for_good_lets_a_child_of_plan_run_nothing_unasked(tmp_path: Path) -> None:
     """`plan` asks for every command, whatever was approved; so does all that works for it."""
     run = call("bash", command="touch ran", description="Leave a mark")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "mark": [[run], *IDLE],
         "go": [[launch_agent("asyncagents_task")], *IDLE],
         "look": [[run], [say("Tried.")]],
     }
     async with open_gated_stage(tmp_path, scenes, permission={"bash": "ask"}, agent=AGENTS) as on:
         await on.runtime.send(on.at.session_id, "mark", agent="build")
-        asked = (await on.at.ears.until(PermissionAsked)).request
+        asked = (await on.at.listener.until(PermissionAsked)).request
         await on.runtime.answer(asked.id, "always")
-        await until_quiet(on.runtime, on.at.session_id)
+        await wait_until_quiet(on.runtime, on.at.session_id)
         (on.root / "ran").unlink()
         await on.say("go", "plan")
-        again = (await on.at.ears.until(PermissionAsked)).request
-        await until_quiet(on.runtime, on.at.session_id)
-        child = await child_of(on.at, "Job")
+        again = (await on.at.listener.until(PermissionAsked)).request
+        await wait_until_quiet(on.runtime, on.at.session_id)
+        child = await child_session(on.at, "Job")
         ran = (on.root / "ran").exists()
         await on.runtime.answer(again.id, "once")
-        await until_quiet(on.runtime, on.at.session_id)
+        await wait_until_quiet(on.runtime, on.at.session_id)
 
     assert (again.session_id, ran) == (child, False)
     assert (on.root / "ran").exists()
@@ -260,19 +260,19 @@ UPDATE session SET info = CAST(json_remove(CAST(info AS TEXT), '$.launchRights')
 async def test_a_child_that_an_older_program_launched_is_bound_by_the_agent_of_its_task(
     tmp_path: Path, recorded: str
 ) -> None:
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE],
         "think": IDLE,
         "resume it": [
-            lambda request: [call("asyncagents_task", prompt="look", resume=ids(request)[0])],
+            lambda request: [call("asyncagents_task", prompt="look", resume=task_ids(request)[0])],
             *IDLE,
         ],
         "look": TRY,
     }
     async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", recorded)
-        await until_quiet(on.runtime, on.at.session_id)
-        child = await child_of(on.at, "Job")
+        await wait_until_quiet(on.runtime, on.at.session_id)
+        child = await child_session(on.at, "Job")
         with closing(sqlite3.connect(tmp_path / "data" / "asyncagents.db")) as database, database:
             assert database.execute(OLDER, (child,)).rowcount == 1
         await on.begin("resume it", "build")
@@ -285,14 +285,14 @@ async def test_a_child_that_an_older_program_launched_is_bound_by_the_agent_of_i
 
 @pytest.mark.spec("A-03", "P-13")
 async def test_an_import_binds_a_child_as_it_was_bound(tmp_path: Path) -> None:
-    scenes: Scenes = {"go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE], "think": IDLE}
+    scenes: RequestScript = {"go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE], "think": IDLE}
     async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "plan", tools={"webfetch": False})
-        await until_quiet(on.runtime, on.at.session_id)
-        child = await child_of(on.at, "Job")
-        await exported(on.runtime, tmp_path / "files", on.at.session_id)
-    await brought(tmp_path / "other", tmp_path / "files")
-    async with elsewhere(tmp_path / "other", serve=False) as (runtime, _):
+        await wait_until_quiet(on.runtime, on.at.session_id)
+        child = await child_session(on.at, "Job")
+        await export_files(on.runtime, tmp_path / "files", on.at.session_id)
+    await import_into_store(tmp_path / "other", tmp_path / "files")
+    async with open_other_store(tmp_path / "other", serve=False) as (runtime, _):
         there = await runtime.session(child)
 
     assert there.launch_rights == LaunchRights(agent="plan", tools={"webfetch": False})

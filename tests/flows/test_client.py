@@ -25,8 +25,8 @@ from asyncagents.errors import Conflict, InvalidInput, NotFound, Unauthorized, U
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.sdk import open_attached_client
-from tests.support.runtime import stage
-from tests.support.tool import CAREFUL, Gate, later
+from tests.support.runtime import open_stage
+from tests.support.tool import CAREFUL, Gate, build_pending_tool
 from tests.support.wait import PATIENCE
 
 HELLO: Script = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
@@ -123,7 +123,7 @@ async def test_asks_are_seen_and_answered(tmp_path: Path) -> None:
 
 async def test_results_from_outside_are_given_once(tmp_path: Path) -> None:
     script: Script = {"ship": [[call("deploy")], [say("Waiting.")]]}
-    async with open_attached_client(tmp_path, script, later("deploy")) as (client, at):
+    async with open_attached_client(tmp_path, script, build_pending_tool("deploy")) as (client, at):
         await client.prompt(at.session_id, "ship")
         status = await client.status(at.session_id)
         (pending,) = await client.async_tools.list(session_id=at.session_id)
@@ -174,7 +174,7 @@ async def test_what_the_server_refuses_is_raised_with_its_sentence(tmp_path: Pat
 
 async def test_without_the_token_nothing_is_told(tmp_path: Path) -> None:
     async with (
-        stage(tmp_path, HELLO) as at,
+        open_stage(tmp_path, HELLO) as at,
         open_server(at.runtime, tmp_path, ServerOptions(port=0)) as listing,
     ):
         async with open_client(listing.url, token="wrong") as client:
@@ -225,7 +225,7 @@ async def test_a_client_goes_on_when_its_server_comes_back_elsewhere(tmp_path: P
     gate = Gate("gate")
     script: Script = {"go": [[call("gate")], [say("Through.")]]}
     heard: list[Event] = []
-    async with stage(tmp_path, script, tools=[gate.tool]) as at, open_client(data=tmp_path) as client:
+    async with open_stage(tmp_path, script, tools=[gate.tool]) as at, open_client(data=tmp_path) as client:
         listening = asyncio.Event()
 
         async def listen() -> None:
@@ -243,7 +243,7 @@ async def test_a_client_goes_on_when_its_server_comes_back_elsewhere(tmp_path: P
                 answer = group.create_task(client.prompt(at.session_id, "go"))
                 await gate.until_started()
             gate.go.set()
-            await at.ears.until(SessionIdle)
+            await at.listener.until(SessionIdle)
             async with open_server(at.runtime, tmp_path, ServerOptions(port=0)):
                 said = await answer
                 await hearing

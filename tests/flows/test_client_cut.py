@@ -17,11 +17,11 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.delegation import launch, office
-from tests.support.http.cutting_proxy import Cutter, cutting
+from tests.support.delegation import launch_task, open_delegation_stage
+from tests.support.http.cutting_proxy import CuttingProxy, open_cutting_proxy
 from tests.support.http.sdk import EventMirror
-from tests.support.runtime import Stage, stage
-from tests.support.tool import CAREFUL, Gate, later
+from tests.support.runtime import Stage, open_stage
+from tests.support.tool import CAREFUL, Gate, build_pending_tool
 from tests.support.wait import PATIENCE
 
 PROMPTS = 30
@@ -35,11 +35,11 @@ SCRIPT: Script = {
 
 
 @asynccontextmanager
-async def cut_off(data: Path) -> AsyncIterator[tuple[Client, Cutter, Stage]]:
+async def cut_off(data: Path) -> AsyncIterator[tuple[Client, CuttingProxy, Stage]]:
     async with (
-        stage(data, SCRIPT, tools=[CAREFUL, later("deploy")]) as at,
+        open_stage(data, SCRIPT, tools=[CAREFUL, build_pending_tool("deploy")]) as at,
         open_server(at.runtime, data, ServerOptions(port=0), directory=data) as listing,
-        cutting(listing.url) as cutter,
+        open_cutting_proxy(listing.url) as cutter,
         open_client(cutter.url, token=listing.token, patience=PATIENCE) as client,
     ):
         yield client, cutter, at
@@ -84,7 +84,7 @@ async def test_a_write_whose_answer_is_lost_is_done_once(tmp_path: Path) -> None
 async def test_answers_and_results_that_are_lost_count_once(tmp_path: Path) -> None:
     async with cut_off(tmp_path) as (client, cutter, at):
         asked = await client.send(at.session_id, "ask")
-        await at.ears.until(PermissionAsked)
+        await at.listener.until(PermissionAsked)
         asks = await client.asks()
         cutter.cut = Once(b"POST /v1/asks/")
         await client.answer(str(asks[0].call.ask_id), "once")
@@ -178,7 +178,9 @@ async def test_a_board_that_is_cut_ends_in_the_state_of_a_fresh_one(tmp_path: Pa
     tasks: dict[SessionId, BackgroundTask] = {}
     snapshots = 0
     async with (
-        office(tmp_path, {"go": [[launch("one", "dig"), launch("two", "dig")], [say("Launched.")]]}) as at,
+        open_delegation_stage(
+            tmp_path, {"go": [[launch_task("one", "dig"), launch_task("two", "dig")], [say("Launched.")]]}
+        ) as at,
         open_client(data=tmp_path, patience=PATIENCE) as client,
         asyncio.timeout(2 * PATIENCE),
         aclosing(client.board()) as board,
@@ -210,7 +212,7 @@ async def test_patience_begins_when_the_server_goes_away(tmp_path: Path) -> None
     gate = Gate("gate")
     script: Script = {"go": [[call("gate")], [say("Through.")]]}
     async with (
-        stage(tmp_path, script, tools=[gate.tool]) as at,
+        open_stage(tmp_path, script, tools=[gate.tool]) as at,
         open_client(data=tmp_path, patience=2.0) as client,
         asyncio.timeout(PATIENCE),
         asyncio.TaskGroup() as group,

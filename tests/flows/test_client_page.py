@@ -21,7 +21,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.sdk import open_attached_client
 from tests.support.page import DOCS, code_blocks
-from tests.support.tool import Text, asks_first, echo
+from tests.support.tool import TextArguments, plan_ask, run_echo
 from tests.support.wait import PATIENCE
 
 PAGE = (DOCS / "client.md").read_text(encoding="utf-8")
@@ -50,11 +50,11 @@ async def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
 
 
 async def test_the_answerer_of_the_page_answers(tmp_path: Path) -> None:
-    async def plan(args: Text, context: Any) -> Any:
-        (ask,) = await asks_first(args, context)
+    async def plan(args: TextArguments, context: Any) -> Any:
+        (ask,) = await plan_ask(args, context)
         return (type(ask)("read", ask.patterns),)
 
-    read: Tool[Text] = Tool("peek", Text, echo, plan=plan)
+    read: Tool[TextArguments] = Tool("peek", TextArguments, run_echo, plan=plan)
     pieces: dict[str, Any] = {}
     exec(compile(PIECES, "client.md", "exec"), pieces)
     script = {"go": [[call("peek", text="x")], [say("Read.")]]}

@@ -11,14 +11,14 @@ from asyncagents.client import open_client
 from asyncagents.errors import Unavailable
 from asyncagents.llm.scripted import say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.http.cutting_proxy import Cutter
-from tests.support.runtime import stage
+from tests.support.http.cutting_proxy import CuttingProxy
+from tests.support.runtime import open_stage
 from tests.support.wait import PATIENCE
 
 PAGE = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
-class Proxy(Cutter):
+class Proxy(CuttingProxy):
     """Answers the first connections with a page of its own, hands on all others."""
 
     def __init__(self, url: str, head: str, times: int) -> None:
@@ -50,7 +50,7 @@ async def before(url: str, head: str, times: int) -> AsyncIterator[Proxy]:
 )
 async def test_a_client_waits_for_a_server_that_a_proxy_cannot_reach(tmp_path: Path, head: str) -> None:
     async with (
-        stage(tmp_path, {"Hi": [[say("Hello.")]]}) as at,
+        open_stage(tmp_path, {"Hi": [[say("Hello.")]]}) as at,
         open_server(at.runtime, tmp_path, ServerOptions(port=0)) as listing,
         before(listing.url, head, 3) as proxy,
         open_client(proxy.url, token=listing.token, patience=PATIENCE) as client,

@@ -17,7 +17,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
 from tests.support.project import create_repository
-from tests.support.runtime import Stage, answer_of, stage
+from tests.support.runtime import Stage, answer_of, open_stage
 
 
 @asynccontextmanager
@@ -33,7 +33,7 @@ async def project(
     create_repository(root, files or {})
     coding = Config(data_dir=tmp_path / "data", command=dict(commands or {}), **config)
     model = ScriptedModel({})
-    async with stage(tmp_path / "data", model, coding=coding, directory=root, tools=tools) as at:
+    async with open_stage(tmp_path / "data", model, coding=coding, directory=root, tools=tools) as at:
         yield at
 
 
@@ -43,7 +43,7 @@ def command(template: str, **more: Any) -> CommandConfig:
 
 def asked(at: Stage) -> str:
     """What the last request told the model at its end."""
-    (*_, last) = [told for told in at.told() if isinstance(told, UserTurn)]
+    (*_, last) = [told for told in at.request_messages() if isinstance(told, UserTurn)]
     return without_reminders(last.text)
 
 
@@ -194,7 +194,10 @@ async def test_a_command_that_wakes_nobody_is_read_with_the_next_prompt(tmp_path
         await at.runtime.send(at.session_id, "/note this", wakes=False)
         assert at.model.requests == []
         await at.prompt("Hello")
-    assert [told.text for told in at.told() if isinstance(told, UserTurn)] == ["Noted: this", "Hello"]
+    assert [told.text for told in at.request_messages() if isinstance(told, UserTurn)] == [
+        "Noted: this",
+        "Hello",
+    ]
 
 
 @pytest.mark.spec("S-08")
@@ -232,7 +235,7 @@ async def test_compact_is_built_in_and_no_file_takes_its_name(tmp_path: Path, na
         await at.prompt("Hello")
         answer = await at.prompt(f"/{name} the names of files")
         assert answer_of(answer).summary
-        assert "the names of files" in str(at.told())
+        assert "the names of files" in str(at.request_messages())
         message_id = await at.runtime.send(at.session_id, f"/{name}")
         await at.runtime.wait(at.session_id)
         (entry,) = [entry for entry in await at.messages() if entry.info.id == message_id]
@@ -281,7 +284,7 @@ async def test_a_command_for_an_agent_that_is_gone_says_so(tmp_path: Path) -> No
 
 
 async def test_without_coding_there_are_no_commands(tmp_path: Path) -> None:
-    async with stage(tmp_path, ScriptedModel({})) as at:
+    async with open_stage(tmp_path, ScriptedModel({})) as at:
         await at.prompt("/compact")
         assert asked(at) == "/compact"
         with pytest.raises(InvalidInput, match="open the runtime with `coding`"):

@@ -23,9 +23,9 @@ from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish, ToolTurn, 
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
 from asyncagents.testing.inside import inside
 from tests.support.compaction import CompactionStage, open_compaction_stage, request_text
-from tests.support.model import Reader, for_summary, read
-from tests.support.runtime import Ears, answer_of
-from tests.support.tool import FIND_SUBTASK, GO_ON, Text, build_task_tool, later
+from tests.support.model import WindowModel, count_tokens, is_summary_request
+from tests.support.runtime import EventListener, answer_of
+from tests.support.tool import FIND_SUBTASK, GO_ON, TextArguments, build_pending_tool, build_task_tool
 from tests.support.wait import PATIENCE
 
 SMALL = Window(context=4_000, output=1_000)
@@ -34,11 +34,11 @@ FULL = Tokens(input=199_000, output=0, reasoning=0, cache=CacheTokens(read=0, wr
 WORDS = "lorem ipsum dolor sit amet "
 
 
-async def _much(args: Text, context: ToolContext) -> Completed:
+async def _much(args: TextArguments, context: ToolContext) -> Completed:
     return Completed(WORDS * int(args.text))
 
 
-MUCH: Tool[Text] = Tool("much", Text, _much, effect="none")
+MUCH: Tool[TextArguments] = Tool("much", TextArguments, _much, effect="none")
 
 
 def chatty(request: ChatRequest) -> Sequence[ScriptLine]:
@@ -49,7 +49,7 @@ def chatty(request: ChatRequest) -> Sequence[ScriptLine]:
 async def test_a_conversation_that_fills_its_window_is_summarised_before_the_next_step(
     tmp_path: Path,
 ) -> None:
-    model = Reader(SMALL, chatty)
+    model = WindowModel(SMALL, chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         for number in range(12):
             await at.prompt(f"{number}: {WORDS * 40}")
@@ -68,12 +68,12 @@ async def test_a_conversation_that_fills_its_window_is_summarised_before_the_nex
 @pytest.mark.spec("S-09")
 async def test_a_history_that_is_read_at_once_is_weighed_once(tmp_path: Path) -> None:
     """What the last step is known to have read is the same as what stands before it."""
-    model = Reader(Window(context=16_000, output=2_000), chatty)
+    model = WindowModel(Window(context=16_000, output=2_000), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         for number in range(7):
             await at.prompt(f"{number}: {WORDS * 220}")
 
-    assert read(model.steps[-1]) < 12_000
+    assert count_tokens(model.steps[-1]) < 12_000
     assert not model.summaries
 
 
@@ -81,7 +81,7 @@ async def test_a_history_that_is_read_at_once_is_weighed_once(tmp_path: Path) ->
 async def test_a_step_that_reports_a_full_window_asks_for_a_summary_in_the_next_turn_only(
     tmp_path: Path,
 ) -> None:
-    model = Reader(Window(context=1_000, output=100), lambda request: [say("x" * 3_600)])
+    model = WindowModel(Window(context=1_000, output=100), lambda request: [say("x" * 3_600)])
     async with open_compaction_stage(tmp_path, model) as at:
         first = await at.prompt("write a lot")
         assert not model.summaries
@@ -99,7 +99,7 @@ async def test_a_turn_that_is_cut_by_a_summary_goes_on_with_what_was_kept(tmp_pa
             return [say("All done.")]
         return [call("much", text="60")]
 
-    model = Reader(SMALL, work)
+    model = WindowModel(SMALL, work)
     async with open_compaction_stage(tmp_path, model, MUCH) as at:
         answer = await at.prompt("read everything")
         control = await at.control()
@@ -117,7 +117,7 @@ async def test_a_turn_that_is_cut_by_a_summary_goes_on_with_what_was_kept(tmp_pa
 
 
 async def test_the_newest_messages_are_kept_as_they_are(tmp_path: Path) -> None:
-    model = Reader(Window(context=16_000, output=2_000), chatty)
+    model = WindowModel(Window(context=16_000, output=2_000), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         for number in range(8):
             await at.prompt(f"prompt {number} {WORDS * 40}")
@@ -131,12 +131,12 @@ async def test_the_newest_messages_are_kept_as_they_are(tmp_path: Path) -> None:
     assert not said[1].text.startswith("prompt 0")
     assert "prompt 7" in request_text(after)
     assert any(isinstance(told, ModelTurn) for told in after.messages)
-    assert read(after) < read(model.steps[-2])
+    assert count_tokens(after) < count_tokens(model.steps[-2])
 
 
 @pytest.mark.spec("S-08", "S-10")
 async def test_whoever_asks_for_a_summary_gets_it_and_the_session_rests(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at, at.runtime.events(at.session_id) as events:
         await at.prompt("hello")
         requests = len(model.requests)
@@ -152,7 +152,7 @@ async def test_whoever_asks_for_a_summary_gets_it_and_the_session_rests(tmp_path
 
 
 async def test_a_summary_includes_the_one_before_it(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty, summary=lambda request: [say("The key is under the mat.")])
+    model = WindowModel(Window(), chatty, summary=lambda request: [say("The key is under the mat.")])
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         await at.compact()
@@ -169,7 +169,7 @@ async def test_a_summary_includes_the_one_before_it(tmp_path: Path) -> None:
 async def test_a_summary_of_a_summary_in_any_script_keeps_what_it_can(tmp_path: Path) -> None:
     """Nothing was said in between, and nobody knows how much the model can read: as much as it has read."""
     words = "摘要" * 2_000
-    model = Reader(Window(), chatty, summary=lambda request: [say(words)])
+    model = WindowModel(Window(), chatty, summary=lambda request: [say(words)])
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         await at.compact()
@@ -181,7 +181,7 @@ async def test_a_summary_of_a_summary_in_any_script_keeps_what_it_can(tmp_path: 
 
 async def test_what_no_step_has_read_is_kept_whole_beside_a_summary(tmp_path: Path) -> None:
     """Whoever sends a long text to a session that is almost full wants it read, not summarised."""
-    model = Reader(Window(context=16_000, output=2_000), chatty)
+    model = WindowModel(Window(context=16_000, output=2_000), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         for number in range(6):
             await at.prompt(f"{number}: {WORDS * 220}")
@@ -195,7 +195,7 @@ async def test_what_no_step_has_read_is_kept_whole_beside_a_summary(tmp_path: Pa
 
 
 async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         wish = inside(at.runtime).inputs.build_compaction(at.session_id, key=None, options={})
@@ -207,7 +207,7 @@ async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_p
 
 
 async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         fact = inside(at.runtime).inputs.build_compaction(at.session_id, key=None, options={})
@@ -223,7 +223,7 @@ async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_pa
 
 async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path: Path) -> None:
     """A person began it, and asked for a summary at the same time."""
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model, build_task_tool([])) as at:
         await at.prompt("hello")
         wish = inside(at.runtime).inputs.build_compaction(at.session_id, key=None, options={})
@@ -239,7 +239,7 @@ async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path:
 
 
 async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         wish = inside(at.runtime).inputs.build_compaction(
@@ -258,7 +258,7 @@ async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -
 
 
 async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
@@ -278,7 +278,7 @@ async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: P
 @pytest.mark.spec("S-09")
 async def test_a_provider_that_says_it_is_too_much_is_asked_again_after_a_summary(tmp_path: Path) -> None:
     """Nobody told how much it can read."""
-    model = Reader(SMALL, chatty, tells=False)
+    model = WindowModel(SMALL, chatty, tells=False)
     async with open_compaction_stage(tmp_path, model) as at:
         answers = [await at.prompt(f"{number}: {WORDS * 60}") for number in range(12)]
         entries = await at.runtime.messages(at.session_id)
@@ -292,7 +292,7 @@ async def test_a_provider_that_says_it_is_too_much_is_asked_again_after_a_summar
 
 
 async def test_a_prompt_that_is_too_long_by_itself_is_an_error_and_no_endless_summary(tmp_path: Path) -> None:
-    model = Reader(SMALL, chatty)
+    model = WindowModel(SMALL, chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         answer = await at.prompt(WORDS * 1_000)
         assert isinstance(answer_of(answer).error, ContextOverflowError)
@@ -306,7 +306,7 @@ async def test_a_prompt_that_is_too_long_by_itself_is_an_error_and_no_endless_su
 async def test_a_summary_that_is_too_long_to_be_asked_for_is_asked_for_with_less(tmp_path: Path) -> None:
     """What is said of the model is wrong: it reads an eighth of that."""
 
-    class Boaster(Reader):
+    class Boaster(WindowModel):
         def window(self, model: ModelRef) -> Window:
             return Window(context=32_000, output=4_000)
 
@@ -325,8 +325,8 @@ async def test_tools_that_fill_the_window_by_themselves_do_not_cost_a_summary_fo
     def work(request: ChatRequest) -> Sequence[ScriptLine]:
         return [call("much", text=f"{len(model.steps)}")] if len(model.steps) < 20 else [say("done")]
 
-    bulky = [Tool(f"tool{n}", Text, _much, effect="none", description="x" * 400) for n in range(35)]
-    model = Reader(SMALL, work)  # of its 3,000 tokens the tools take some 4,000
+    bulky = [Tool(f"tool{n}", TextArguments, _much, effect="none", description="x" * 400) for n in range(35)]
+    model = WindowModel(SMALL, work)  # of its 3,000 tokens the tools take some 4,000
     async with open_compaction_stage(tmp_path, model, MUCH, *bulky) as at:
         answer = await at.prompt("go")
 
@@ -337,7 +337,7 @@ async def test_tools_that_fill_the_window_by_themselves_do_not_cost_a_summary_fo
 
 @pytest.mark.parametrize("tells", [True, False])
 async def test_a_prompt_that_was_too_long_does_not_end_the_session(tmp_path: Path, *, tells: bool) -> None:
-    model = Reader(SMALL, chatty, tells=tells)
+    model = WindowModel(SMALL, chatty, tells=tells)
     async with open_compaction_stage(tmp_path, model) as at:
         refused = await at.prompt(WORDS * 1_000)
         answer = await at.prompt("something short")
@@ -357,7 +357,7 @@ async def test_a_prompt_that_was_too_long_does_not_end_the_session(tmp_path: Pat
 async def test_a_summary_that_fails_ends_the_turn_with_its_error_and_loses_nothing(
     tmp_path: Path, line: ScriptLine, kind: str
 ) -> None:
-    model = Reader(Window(), chatty, summary=lambda request: [line])
+    model = WindowModel(Window(), chatty, summary=lambda request: [line])
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("remember the milk")
         answer = await at.compact()
@@ -371,7 +371,7 @@ async def test_a_summary_that_fails_ends_the_turn_with_its_error_and_loses_nothi
 
 
 async def test_there_is_nothing_to_summarise_in_an_empty_session(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         answer = await at.compact()
 
@@ -386,8 +386,8 @@ async def test_a_pending_call_is_not_forgotten_by_a_summary(tmp_path: Path) -> N
     def work(request: ChatRequest) -> Sequence[ScriptLine]:
         return [call("job")] if request_text(request) == "start the job" else [say("ok")]
 
-    model = Reader(Window(), work)
-    async with open_compaction_stage(tmp_path, model, later("job")) as at:
+    model = WindowModel(Window(), work)
+    async with open_compaction_stage(tmp_path, model, build_pending_tool("job")) as at:
         await at.prompt("start the job")
         (pending,) = await at.runtime.open_calls(at.session_id)
         await at.compact()
@@ -407,7 +407,7 @@ async def test_a_pending_call_is_not_forgotten_by_a_summary(tmp_path: Path) -> N
 
 
 async def test_a_runtime_that_comes_later_reads_on_from_the_summary(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         session_id = at.session_id
         await at.prompt("a secret word: xyzzy " + WORDS * 500)
@@ -425,7 +425,7 @@ async def test_a_runtime_that_comes_later_reads_on_from_the_summary(tmp_path: Pa
 
 @pytest.mark.spec("S-13")
 async def test_a_summary_of_a_parent_leaves_its_child_alone(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path)
         await at.runtime.prompt(child.id, "I am the child")
@@ -448,7 +448,7 @@ async def test_old_output_is_left_out_when_there_is_enough_of_it(tmp_path: Path)
         last = request.messages[-1]
         return [call("much", text="1600")] if isinstance(last, UserTurn) else [say("ok")]
 
-    model = Reader(Window(), work)  # each output takes some 10,800 tokens
+    model = WindowModel(Window(), work)  # each output takes some 10,800 tokens
     async with open_compaction_stage(tmp_path, model, MUCH) as at:
         for number in range(9):
             await at.prompt(f"read {number}")
@@ -472,8 +472,10 @@ async def test_what_a_protected_tool_said_stays(tmp_path: Path) -> None:
         last = request.messages[-1]
         return [call("skill", text="1600")] if isinstance(last, UserTurn) else [say("ok")]
 
-    model = Reader(Window(), work)
-    async with open_compaction_stage(tmp_path, model, Tool("skill", Text, _much, effect="none")) as at:
+    model = WindowModel(Window(), work)
+    async with open_compaction_stage(
+        tmp_path, model, Tool("skill", TextArguments, _much, effect="none")
+    ) as at:
         for number in range(9):
             await at.prompt(f"read {number}")
         entries = await at.runtime.messages(at.session_id)
@@ -485,9 +487,9 @@ async def test_what_a_protected_tool_said_stays(tmp_path: Path) -> None:
 async def test_an_abort_ends_a_summary_and_the_next_prompt_is_answered(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
-    class Slow(Reader):
+    class Slow(WindowModel):
         async def stream(self, request: ChatRequest) -> Any:
-            if for_summary(request):
+            if is_summary_request(request):
                 begun.set()
                 await asyncio.sleep(3_600)
             async for event in super().stream(request):
@@ -508,7 +510,7 @@ async def test_an_abort_ends_a_summary_and_the_next_prompt_is_answered(tmp_path:
 
 
 async def test_people_see_who_asked_for_a_summary_and_from_where_messages_are_kept(tmp_path: Path) -> None:
-    model = Reader(Window(context=16_000, output=2_000), chatty)
+    model = WindowModel(Window(context=16_000, output=2_000), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         for number in range(8):
             await at.prompt(f"prompt {number} {WORDS * 40}")
@@ -525,7 +527,7 @@ async def test_people_see_who_asked_for_a_summary_and_from_where_messages_are_ke
 
 
 async def test_whoever_summarises_writes_no_more_than_the_reader_can_take(tmp_path: Path) -> None:
-    class Pair(Reader):
+    class Pair(WindowModel):
         def window(self, model: ModelRef) -> Window:
             return LARGE if model.model_id == "large" else super().window(model)
 
@@ -548,7 +550,7 @@ async def test_whoever_summarises_writes_no_more_than_the_reader_can_take(tmp_pa
 
 @pytest.mark.spec("S-06")
 async def test_a_summary_between_two_agents_hides_neither(tmp_path: Path) -> None:
-    model = Reader(Window(), chatty)
+    model = WindowModel(Window(), chatty)
     async with open_runtime(tmp_path, model=model, coding=True) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         at = CompactionStage(runtime, session.id, model)
@@ -567,10 +569,12 @@ async def test_the_last_step_is_told_so_after_a_summary_too(tmp_path: Path) -> N
     def work(request: ChatRequest) -> Sequence[ScriptLine]:
         return [say("done")] if len(model.steps) == 3 else [call("much", text=f"{len(model.steps)}")]
 
-    class Filling(Reader):
+    class Filling(WindowModel):
         async def stream(self, request: ChatRequest) -> Any:
             async for event in super().stream(request):
-                full = isinstance(event, StepFinish) and len(self.steps) == 2 and not for_summary(request)
+                full = (
+                    isinstance(event, StepFinish) and len(self.steps) == 2 and not is_summary_request(request)
+                )
                 yield replace(event, tokens=Tokens.zero().plus(FULL)) if full else event
 
     model = Filling(LARGE, work)
@@ -585,7 +589,7 @@ async def test_the_last_step_is_told_so_after_a_summary_too(tmp_path: Path) -> N
     assert prompt_text("max-steps").strip() in request_text(model.steps[-1])
 
 
-class Wordy(Text, frozen=True):
+class Wordy(TextArguments, frozen=True):
     __doc__ = WORDS * 40
 
 
@@ -602,7 +606,7 @@ async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
         results = [told for told in request.messages if isinstance(told, ToolTurn)]
         return [say("Done.")] if len(results) == 3 else [call("nothing", text=f"{len(results)}")]
 
-    model = Reader(Window(context=400, output=100), work)
+    model = WindowModel(Window(context=400, output=100), work)
     async with open_compaction_stage(tmp_path, model, Tool("nothing", Wordy, _nothing, effect="none")) as at:
         answer = await at.prompt("work")
 
@@ -613,7 +617,7 @@ async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
 
 @pytest.mark.spec("S-09", "S-10")
 async def test_what_a_provider_refuses_however_short_it_becomes_ends_the_turn(tmp_path: Path) -> None:
-    model = Reader(Window(context=10, output=2), chatty, tells=False)
+    model = WindowModel(Window(context=10, output=2), chatty, tells=False)
     async with open_compaction_stage(tmp_path, model, MUCH) as at:
         answer = await at.prompt("hello")
 
@@ -628,14 +632,17 @@ async def test_a_result_that_came_late_is_weighed_once_where_it_came(tmp_path: P
     def answer(request: ChatRequest) -> Sequence[ScriptLine]:
         return [call("deploy")] if request.messages[-1] == UserTurn("ship") else [say("I see.")]
 
-    model = Reader(Window(context=32_000, output=8_000), answer)
-    async with open_compaction_stage(tmp_path, model, later("deploy")) as at, asyncio.timeout(PATIENCE):
+    model = WindowModel(Window(context=32_000, output=8_000), answer)
+    async with (
+        open_compaction_stage(tmp_path, model, build_pending_tool("deploy")) as at,
+        asyncio.timeout(PATIENCE),
+    ):
         with inside(at.runtime).bus.subscribe() as subscription:
             await at.prompt("ship")
             (waiting,) = await at.runtime.async_tools.waiting_calls()
             await at.prompt("and?")  # from here on it is shown as pending
             await at.runtime.async_tools.submit_result(waiting.id, "word " * 12_000)
-            await Ears(subscription).until(SessionIdle)
+            await EventListener(subscription).until(SessionIdle)
             await at.prompt("so?")
 
     assert model.summaries == []

@@ -20,15 +20,15 @@ from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.inside import inside
 from tests.support.http.coding import GREETINGS, serve_coding_project
 from tests.support.http.opencode import entry_text, text_prompt
-from tests.support.http.server import Caller, calling
-from tests.support.runtime import Ears, Stage, open_world
+from tests.support.http.server import StageClient, serve_stage
+from tests.support.runtime import EventListener, Stage, open_sqlite_runtime
 from tests.support.tool import CAREFUL, Gate
 from tests.support.wait import PATIENCE
 
 PARROT = {"providerID": "scripted", "modelID": "parrot"}
 
 
-async def spoken(at: Caller, *prompts: str) -> str:
+async def spoken(at: StageClient, *prompts: str) -> str:
     """The path of the stage's session, in which these were said and answered."""
     where = f"/session/{at.stage.session_id}"
     for prompt in prompts:
@@ -36,8 +36,8 @@ async def spoken(at: Caller, *prompts: str) -> str:
     return where
 
 
-async def listed(at: Caller, query: str = "") -> list[str]:
-    return [each["id"] for each in (await at.get(f"/session{query}")).body]
+async def listed(at: StageClient, query: str = "") -> list[str]:
+    return [each["id"] for each in (await at.get(f"/session{query}")).json]
 
 
 # Begun
@@ -54,9 +54,9 @@ async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) 
             "permission": [{"permission": "bash", "pattern": "*", "action": "deny"}],
             "newer": "than we know",
         }
-        made = (await at.post(f"/session?directory={tmp_path}/project", body)).body
-        answer = (await at.post(f"/session/{made['id']}/message", text_prompt("hi"))).body
-        plain = (await at.ask("POST", "/session")).body
+        made = (await at.post(f"/session?directory={tmp_path}/project", body)).json
+        answer = (await at.post(f"/session/{made['id']}/message", text_prompt("hi"))).json
+        plain = (await at.request("POST", "/session")).json
 
     assert (made["title"], made["agent"], made["metadata"]) == ("Plan it", "plan", {"ticket": 7})
     assert made["model"] == {"providerID": "scripted", "id": "owl"}
@@ -70,12 +70,12 @@ async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) 
 async def test_the_model_of_the_agent_that_a_session_begins_with_counts(tmp_path: Path) -> None:
     owl = AgentConfig(model=ModelRef(provider_id="scripted", model_id="owl"))
     async with serve_coding_project(tmp_path, agent={"plan": owl}) as at:
-        made = (await at.post(f"/session?directory={tmp_path}/project", {"agent": "plan"})).body
-        answer = (await at.post(f"/session/{made['id']}/message", text_prompt("hi"))).body
+        made = (await at.post(f"/session?directory={tmp_path}/project", {"agent": "plan"})).json
+        answer = (await at.post(f"/session/{made['id']}/message", text_prompt("hi"))).json
         chosen = await at.post(f"/session/{made['id']}/message", {**text_prompt("again"), "model": PARROT})
 
     assert answer["info"]["modelID"] == "owl"
-    assert chosen.body["info"]["modelID"] == "parrot"
+    assert chosen.json["info"]["modelID"] == "parrot"
 
 
 @pytest.mark.spec("X-01")
@@ -86,9 +86,9 @@ async def test_nothing_comes_of_a_session_with_a_stranger_for_an_agent(tmp_path:
         orphan = await at.post("/session", {"parentID": "ses_none"})
         after = await listed(at)
 
-    assert (refused.status, refused.body["name"]) == (400, "BadRequest")
-    assert "no agent is called 'nobody'" in refused.body["data"]["message"]
-    assert (orphan.status, orphan.body["data"]["message"]) == (404, "Session not found: ses_none")
+    assert (refused.status, refused.json["name"]) == (400, "BadRequest")
+    assert "no agent is called 'nobody'" in refused.json["data"]["message"]
+    assert (orphan.status, orphan.json["data"]["message"]) == (404, "Session not found: ses_none")
     assert after == before
 
 
@@ -101,13 +101,13 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
     unknown = {"providerID": "scripted", "modelID": "nothing"}
     model = ScriptedModel(GREETINGS)
     async with (
-        open_world(tmp_path, Setup(model=model, check_model=check)) as runtime,
+        open_sqlite_runtime(tmp_path, Setup(model=model, check_model=check)) as runtime,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
         open_server(runtime, tmp_path, ServerOptions(port=0), directory=tmp_path) as listing,
     ):
         with inside(runtime).bus.subscribe() as heard:
             session = await runtime.create_session(directory=tmp_path)
-            at = Caller(Stage(runtime, session.id, model, Ears(heard)), listing, http)
+            at = StageClient(Stage(runtime, session.id, model, EventListener(heard)), listing, http)
             new = await at.post("/session", {"model": {"providerID": "scripted", "id": "nothing"}})
             prompts = [
                 await at.post(f"/session/{session.id}/{route}", {**text_prompt("hi"), "model": unknown})
@@ -117,9 +117,9 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
             answer = await at.post(f"/session/{session.id}/message", text_prompt("hi"))
 
     assert [said.status for said in (new, *prompts)] == [400, 400, 400]
-    assert prompts[0].body["data"]["message"] == "there is no model 'nothing': there are parrot"
+    assert prompts[0].json["data"]["message"] == "there is no model 'nothing': there are parrot"
     assert empty == ()
-    assert entry_text(answer.body) == "Hello."
+    assert entry_text(answer.json) == "Hello."
 
 
 # Lists
@@ -129,8 +129,8 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
 async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path) as at:
         root = f"{tmp_path}/project"
-        below = (await at.post(f"/session?directory={root}/docs", {"title": "Docs"})).body
-        beside = (await at.post(f"/session?directory={tmp_path}/other", {"title": "Other"})).body
+        below = (await at.post(f"/session?directory={root}/docs", {"title": "Docs"})).json
+        beside = (await at.post(f"/session?directory={tmp_path}/other", {"title": "Other"})).json
         at_root = at.stage.session_id
         exactly = await listed(at, f"?directory={root}")
         project = await listed(at, f"?directory={root}/docs&scope=project")
@@ -138,7 +138,7 @@ async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path
         whole = await listed(at, f"?directory={root}/docs&path=")
         found = await listed(at, f"?directory={root}&path=&search=DOC&start=5&roots=true")
         far = await listed(at, f"?directory={root}&start=9000000000000")
-        every = (await at.get("/experimental/session")).body
+        every = (await at.get("/experimental/session")).json
 
     assert below["path"] == "docs"
     assert exactly == [at_root]
@@ -151,10 +151,10 @@ async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path
 
 @pytest.mark.spec("X-01")
 async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_path: Path) -> None:
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         for title in "abcdefgh":
             await at.post("/session", {"title": title})
-        await at.ask("PATCH", f"/session/{at.stage.session_id}", {"time": {"archived": 5.0}})
+        await at.request("PATCH", f"/session/{at.stage.session_id}", {"time": {"archived": 5.0}})
         seen: list[str] = []
         cursor, pages = "", 0
         while True:
@@ -166,7 +166,7 @@ async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_p
                 if "x-next-cursor" not in response.headers:
                     break
                 cursor = f"&cursor={response.headers['x-next-cursor']}"
-        away = (await at.get("/experimental/session?archived=true")).body
+        away = (await at.get("/experimental/session?archived=true")).json
 
     assert sorted(seen) == list("abcdefgh")
     assert pages > 1
@@ -178,10 +178,10 @@ async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_p
 
 @pytest.mark.spec("X-01")
 async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) -> None:
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         where = await spoken(at, "hi", "again", "more")
-        whole = (await at.get(f"{where}/message")).body
-        zero = (await at.get(f"{where}/message?limit=0")).body
+        whole = (await at.get(f"{where}/message")).json
+        zero = (await at.get(f"{where}/message?limit=0")).json
         pages: list[Any] = []
         ended: dict[str, Any] = {}
         url: str | None = f"{at.listing.url}{where}/message?limit=4&directory={tmp_path}&auth_token=eA"
@@ -200,7 +200,7 @@ async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) ->
     assert pages == whole == zero
     assert len(whole) == 6
     assert (ended["id"], ended["time"]) == (whole[2]["info"]["id"], whole[2]["info"]["time"]["created"])
-    assert (alone.status, alone.body["name"]) == (400, "BadRequest")
+    assert (alone.status, alone.json["name"]) == (400, "BadRequest")
 
 
 # Changed
@@ -209,22 +209,22 @@ async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) ->
 @pytest.mark.spec("X-01")
 async def test_a_session_is_renamed_noted_and_put_away(tmp_path: Path) -> None:
     rule = {"permission": "bash", "pattern": "*", "action": "deny"}
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}"
-        renamed = (await at.ask("PATCH", where, {"title": "Bees", "newer": 1})).body
-        told = await at.stage.ears.until(SessionUpdated)
-        noted = (await at.ask("PATCH", where, {"metadata": {"a": 1}, "permission": [rule]})).body
-        away = (await at.ask("PATCH", where, {"time": {"archived": 1763300000000}})).body
-        back = (await at.ask("PATCH", where, {"time": {"archived": None}})).body
-        same = (await at.ask("PATCH", where, {})).body
-        nobody = await at.ask("PATCH", "/session/ses_none", {"title": "x"})
+        renamed = (await at.request("PATCH", where, {"title": "Bees", "newer": 1})).json
+        told = await at.stage.listener.until(SessionUpdated)
+        noted = (await at.request("PATCH", where, {"metadata": {"a": 1}, "permission": [rule]})).json
+        away = (await at.request("PATCH", where, {"time": {"archived": 1763300000000}})).json
+        back = (await at.request("PATCH", where, {"time": {"archived": None}})).json
+        same = (await at.request("PATCH", where, {})).json
+        nobody = await at.request("PATCH", "/session/ses_none", {"title": "x"})
 
     assert renamed["title"] == told.info.title == noted["title"] == "Bees"
     assert (noted["metadata"], noted["permission"]) == ({"a": 1}, [rule])
     assert away["time"]["archived"] == 1763300000000
     assert back == same
     assert "archived" not in back["time"]
-    assert (nobody.status, nobody.body["data"]["message"]) == (404, "Session not found: ses_none")
+    assert (nobody.status, nobody.json["data"]["message"]) == (404, "Session not found: ses_none")
 
 
 @pytest.mark.spec("X-01")
@@ -234,14 +234,14 @@ async def test_rules_that_are_added_to_a_child_do_not_lift_what_is_denied_above(
     script = {"go": [[call("bash", command="touch x", description="d")], [say("Done.")]]}
     async with serve_coding_project(tmp_path, script) as at:
         root = f"?directory={tmp_path}/project"
-        above = (await at.post(f"/session{root}", {"permission": [deny], "agent": "build"})).body
-        child = (await at.post(f"/session{root}", {"parentID": above["id"], "agent": "build"})).body
-        await at.ask("PATCH", f"/session/{child['id']}", {"permission": [allow]})
+        above = (await at.post(f"/session{root}", {"permission": [deny], "agent": "build"})).json
+        child = (await at.post(f"/session{root}", {"parentID": above["id"], "agent": "build"})).json
+        await at.request("PATCH", f"/session/{child['id']}", {"permission": [allow]})
         body = {**text_prompt("go"), "tools": {"bash": True}}
         answer = await at.post(f"/session/{child['id']}/message", body)
-        messages = (await at.get(f"/session/{child['id']}/message")).body
+        messages = (await at.get(f"/session/{child['id']}/message")).json
 
-    assert entry_text(answer.body) == "Done."
+    assert entry_text(answer.json) == "Done."
     (state,) = [part["state"] for each in messages for part in each["parts"] if part["type"] == "tool"]
     assert state["status"] == "error"
     assert not (tmp_path / "project/x").exists()
@@ -252,44 +252,44 @@ async def test_rules_that_are_added_to_a_child_do_not_lift_what_is_denied_above(
 
 @pytest.mark.spec("X-01")
 async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         where = await spoken(at, "hi", "again")
-        await at.ask("PATCH", where, {"title": "Bees", "metadata": {"a": 1}})
-        messages = (await at.get(f"{where}/message")).body
-        whole = (await at.ask("POST", f"{where}/fork")).body
-        second = (await at.post(f"/session/{whole['id']}/fork", {"messageID": None})).body
+        await at.request("PATCH", where, {"title": "Bees", "metadata": {"a": 1}})
+        messages = (await at.get(f"{where}/message")).json
+        whole = (await at.request("POST", f"{where}/fork")).json
+        second = (await at.post(f"/session/{whole['id']}/fork", {"messageID": None})).json
         part = await at.post(f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, idempotency_key="k")
         same = await at.post(f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, idempotency_key="k")
-        copied = (await at.get(f"/session/{part.body['id']}/message")).body
-        answer = (await at.post(f"/session/{part.body['id']}/message", text_prompt("more"))).body
+        copied = (await at.get(f"/session/{part.json['id']}/message")).json
+        answer = (await at.post(f"/session/{part.json['id']}/message", text_prompt("more"))).json
         nobody = await at.post(f"{where}/fork", {"messageID": "msg_none"})
-        told = [each.text for each in at.stage.told() if isinstance(each, UserTurn)]
+        told = [each.text for each in at.stage.request_messages() if isinstance(each, UserTurn)]
         at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
 
     assert (whole["title"], second["title"]) == ("Bees (fork #1)", "Bees (fork #2)")
     assert (whole["metadata"], whole["directory"]) == ({"a": 1}, str(tmp_path))
     assert "parentID" not in whole
-    assert part.body == same.body
+    assert part.json == same.json
     assert [entry_text(each) for each in copied] == ["hi", "Hello."]
     assert copied[1]["info"]["parentID"] == copied[0]["info"]["id"]
     assert entry_text(answer) == "More."
     assert told == ["hi", "more"]
-    assert (nobody.status, nobody.body["data"]["message"]) == (404, "Message not found: msg_none")
+    assert (nobody.status, nobody.json["data"]["message"]) == (404, "Message not found: msg_none")
 
 
 @pytest.mark.spec("X-01")
 async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]], "hi": [[say("Hello.")]]}
-    async with calling(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
+    async with serve_stage(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
         where = f"/session/{at.stage.session_id}"
         working = group.create_task(at.post(f"{where}/message", text_prompt("go")))
         await gate.until_started()
-        copy = (await at.post(f"{where}/fork")).body
-        statuses = (await at.get("/session/status")).body
-        answer = (await at.post(f"/session/{copy['id']}/message", text_prompt("hi"))).body
+        copy = (await at.post(f"{where}/fork")).json
+        statuses = (await at.get("/session/status")).json
+        answer = (await at.post(f"/session/{copy['id']}/message", text_prompt("hi"))).json
         gate.go.set()
-        through = (await working).body
+        through = (await working).json
         at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
 
     assert list(statuses) == [at.stage.session_id]
@@ -302,29 +302,29 @@ async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Path) -> None:
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         where = await spoken(at, "hi", "again")
-        asked, answer, *_ = (await at.get(f"{where}/message")).body
+        asked, answer, *_ = (await at.get(f"{where}/message")).json
         said = asked["parts"][0]
         at_part = f"{where}/message/{said['messageID']}/part/{said['id']}"
-        changed = (await at.ask("PATCH", at_part, {**said, "text": "hello", "newer": 1})).body
+        changed = (await at.request("PATCH", at_part, {**said, "text": "hello", "newer": 1})).json
         wrong = [
-            (await at.ask("PATCH", at_part, {**said, "id": "prt_x"})).status,
-            (await at.ask("PATCH", at_part, {**said, "type": "nothing"})).status,
-            (await at.ask("PATCH", f"{at_part}x", {**said, "id": f"{said['id']}x"})).status,
+            (await at.request("PATCH", at_part, {**said, "id": "prt_x"})).status,
+            (await at.request("PATCH", at_part, {**said, "type": "nothing"})).status,
+            (await at.request("PATCH", f"{at_part}x", {**said, "id": f"{said['id']}x"})).status,
         ]
-        gone = await at.ask("DELETE", f"{where}/message/{answer['info']['id']}")
-        await at.stage.ears.until(MessageRemoved)
-        again = await at.ask("DELETE", f"{where}/message/{answer['info']['id']}")
+        gone = await at.request("DELETE", f"{where}/message/{answer['info']['id']}")
+        await at.stage.listener.until(MessageRemoved)
+        again = await at.request("DELETE", f"{where}/message/{answer['info']['id']}")
         await at.post(f"{where}/message", text_prompt("more"))
-        told = [each.text for each in at.stage.told() if isinstance(each, UserTurn)]
-        part = (await at.ask("DELETE", at_part)).body
-        left = (await at.get(f"{where}/message/{said['messageID']}")).body
+        told = [each.text for each in at.stage.request_messages() if isinstance(each, UserTurn)]
+        part = (await at.request("DELETE", at_part)).json
+        left = (await at.get(f"{where}/message/{said['messageID']}")).json
 
     assert changed == {**said, "text": "hello"}
     assert wrong == [400, 400, 404]
-    assert (gone.body, again.status) == (True, 404)
-    assert again.body["data"]["message"] == f"Message not found: {answer['info']['id']}"
+    assert (gone.json, again.status) == (True, 404)
+    assert again.json["data"]["message"] == f"Message not found: {answer['info']['id']}"
     assert told == ["hello", "again", "more"]
     assert (part, left["parts"]) == (True, [])
 
@@ -333,19 +333,19 @@ async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Pa
 async def test_what_works_is_not_cut(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
-    async with calling(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
+    async with serve_stage(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
         where = f"/session/{at.stage.session_id}"
         working = group.create_task(at.post(f"{where}/message", text_prompt("go")))
         await gate.until_started()
-        first = (await at.get(f"{where}/message")).body[0]["info"]["id"]
-        busy = await at.ask("DELETE", f"{where}/message/{first}")
+        first = (await at.get(f"{where}/message")).json[0]["info"]["id"]
+        busy = await at.request("DELETE", f"{where}/message/{first}")
         gate.go.set()
         await working
 
     session_id = at.stage.session_id
     assert busy.status == 409
-    assert (busy.body["_tag"], busy.body["sessionID"]) == ("SessionBusyError", session_id)
-    assert busy.body["message"] == busy.body["data"]["message"] == f"Session is busy: {session_id}"
+    assert (busy.json["_tag"], busy.json["sessionID"]) == ("SessionBusyError", session_id)
+    assert busy.json["message"] == busy.json["data"]["message"] == f"Session is busy: {session_id}"
 
 
 # What a prompt says besides
@@ -357,7 +357,7 @@ async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: P
         where = f"/session/{at.stage.session_id}"
         await at.post(f"{where}/message", {**text_prompt("hi"), "system": "Speak like a bee.", "newer": 1})
         await at.post(f"{where}/message", text_prompt("again"))
-        asked, *_ = (await at.get(f"{where}/message")).body
+        asked, *_ = (await at.get(f"{where}/message")).json
         first, second = [each for each in at.stage.model.requests if "titl" not in each.system.lower()][:2]
 
     assert asked["info"]["system"] == "Speak like a bee."
@@ -366,7 +366,7 @@ async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: P
 
 @pytest.mark.spec("X-01")
 async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None:
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}/message"
         named = at.stage.runtime._session_factory.ids.message()
         body = {**text_prompt("hi"), "messageID": named}
@@ -377,24 +377,24 @@ async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None
         early = await at.post(where, {**text_prompt("again"), "messageID": far})
         near = f"msg_{(int(named[4:16], 16) + (5_000 << 12)) % 2**48:012x}AAAAAAAAAAAAAA"
         soon = await at.post(where, {**text_prompt("again"), "messageID": near})
-        messages = (await at.get(where)).body
+        messages = (await at.get(where)).json
 
     assert answer == same
-    assert answer.body["info"]["parentID"] == named
+    assert answer.json["info"]["parentID"] == named
     assert [other.status, late.status, early.status] == [409, 400, 400]
-    assert "is taken" in other.body["data"]["message"]
-    assert soon.body["info"]["parentID"] == near
+    assert "is taken" in other.json["data"]["message"]
+    assert soon.json["info"]["parentID"] == near
     assert [entry_text(each) for each in messages] == ["hi", "Hello.", "again", "Again."]
 
 
 @pytest.mark.spec("X-01")
 async def test_parts_keep_the_ids_that_a_client_gave_them(tmp_path: Path) -> None:
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}/message"
         one, two = (at.stage.runtime._session_factory.ids.part() for _ in range(2))
         parts = [{"type": "text", "text": "hi", "id": one}, {"type": "text", "text": "there", "id": two}]
         wrong = await at.post(where, {"parts": parts[::-1], "noReply": True})
-        kept = (await at.post(where, {"parts": parts, "noReply": True})).body
+        kept = (await at.post(where, {"parts": parts, "noReply": True})).json
         taken = await at.post(where, {"parts": parts, "noReply": True})
 
     assert wrong.status == 400
@@ -407,60 +407,60 @@ async def test_parts_keep_the_ids_that_a_client_gave_them(tmp_path: Path) -> Non
 
 @pytest.mark.spec("X-01")
 async def test_sharing_is_refused_in_words_and_nothing_is_shared(tmp_path: Path) -> None:
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}"
-        refused = await at.ask("POST", f"{where}/share")
-        unshared = await at.ask("DELETE", f"{where}/share")
-        session = (await at.get(where)).body
+        refused = await at.request("POST", f"{where}/share")
+        unshared = await at.request("DELETE", f"{where}/share")
+        session = (await at.get(where)).json
 
     assert refused.status == 400
-    assert "not supported" in refused.body["data"]["message"]
-    assert unshared.body == session
+    assert "not supported" in refused.json["data"]["message"]
+    assert unshared.json == session
     assert "share" not in session
 
 
 @pytest.mark.spec("X-01")
 async def test_an_ask_is_answered_as_older_clients_do(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
-    async with calling(tmp_path, script, tools=[CAREFUL]) as at:
+    async with serve_stage(tmp_path, script, tools=[CAREFUL]) as at:
         where = f"/session/{at.stage.session_id}"
         await at.post(f"{where}/prompt_async", text_prompt("go"))
-        asked = (await at.stage.ears.until(PermissionAsked)).request.id
+        asked = (await at.stage.listener.until(PermissionAsked)).request.id
         nowhere = await at.post(f"/session/ses_none/permissions/{asked}", {"response": "once"})
         nobody = await at.post(f"{where}/permissions/per_none", {"response": "once"})
         given = await at.post(f"{where}/permissions/{asked}", {"response": "once"})
-        await at.stage.ears.until(SessionIdle)
+        await at.stage.listener.until(SessionIdle)
 
-    assert (nowhere.status, nobody.status, given.body) == (404, 404, True)
-    assert (nobody.body["_tag"], nobody.body["requestID"]) == ("PermissionNotFoundError", "per_none")
+    assert (nowhere.status, nobody.status, given.json) == (404, 404, True)
+    assert (nobody.json["_tag"], nobody.json["requestID"]) == ("PermissionNotFoundError", "per_none")
 
 
 @pytest.mark.spec("X-01")
 async def test_refusals_have_the_forms_that_clients_know(tmp_path: Path) -> None:
-    async with calling(tmp_path, GREETINGS) as at:
+    async with serve_stage(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}"
         missing = await at.post(f"{where}/message", {})
-        nonsense = await at.raw("POST", f"{where}/fork", b"{")
+        nonsense = await at.send_raw("POST", f"{where}/fork", b"{")
         strange = await at.get("/session/nope")
         question = await at.post("/question/que_none/reply", {"answers": []})
         plain = await at.get("/v1/sessions/ses_none")
-        gone = [(await at.ask("DELETE", where)).status for _ in range(2)]
+        gone = [(await at.request("DELETE", where)).status for _ in range(2)]
         abort = await at.post(f"{where}/abort")
         nowhere = await at.get("/nowhere")
-        other = await at.ask("PUT", "/session")
+        other = await at.request("PUT", "/session")
         late = await at.post("/session", {"title": 5})
 
-    assert (missing.status, missing.body["name"], missing.body["data"]["kind"]) == (
+    assert (missing.status, missing.json["name"], missing.json["data"]["kind"]) == (
         400,
         "BadRequest",
         "Payload",
     )
-    assert "`parts`" in missing.body["data"]["message"]
+    assert "`parts`" in missing.json["data"]["message"]
     assert nonsense == 400
-    assert "_tag" not in missing.body
-    assert (late.body["_tag"], late.body["name"]) == ("BadRequest", "BadRequest")
-    assert strange.body == {"name": "NotFoundError", "data": {"message": "Session not found: nope"}}
-    assert (question.status, question.body["_tag"]) == (404, "QuestionNotFoundError")
-    assert plain.body["data"]["message"] == "no session with id 'ses_none'"
-    assert (gone, abort.status, abort.body) == ([200, 404], 200, True)
-    assert (nowhere.status, nowhere.body["name"], other.status) == (404, "NotFoundError", 405)
+    assert "_tag" not in missing.json
+    assert (late.json["_tag"], late.json["name"]) == ("BadRequest", "BadRequest")
+    assert strange.json == {"name": "NotFoundError", "data": {"message": "Session not found: nope"}}
+    assert (question.status, question.json["_tag"]) == (404, "QuestionNotFoundError")
+    assert plain.json["data"]["message"] == "no session with id 'ses_none'"
+    assert (gone, abort.status, abort.json) == ([200, 404], 200, True)
+    assert (nowhere.status, nowhere.json["name"], other.status) == (404, "NotFoundError", 405)

@@ -8,14 +8,14 @@ import pytest
 from asyncagents.domain.session_state import CLAIM_LIMIT
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.inside import inside
-from tests.support.runtime import answer_of, stage
+from tests.support.runtime import answer_of, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("X-10")
 async def test_a_run_that_was_cut_off_before_it_began_leaves_its_place(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         dispatcher = inside(at.runtime).dispatcher
         dispatcher.dispatch(at.session_id)
         dispatcher.set_disconnected(True)
@@ -28,7 +28,7 @@ async def test_a_run_that_was_cut_off_before_it_began_leaves_its_place(tmp_path:
 @pytest.mark.spec("X-10")
 async def test_who_is_cut_off_again_and_again_is_in_no_crash_loop(tmp_path: Path) -> None:
     gate = Gate("gate", effect="none")
-    async with stage(tmp_path, {"wait": [[call("gate")], [say("through")]]}, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, {"wait": [[call("gate")], [say("through")]]}, tools=[gate.tool]) as at:
         message_id = await at.runtime.send(at.session_id, "wait")
         for _ in range(CLAIM_LIMIT + 2):
             await gate.until_started()

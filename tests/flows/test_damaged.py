@@ -11,8 +11,8 @@ from asyncagents.client import open_client
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Damaged
 from asyncagents.llm.scripted import say
-from tests.support.http.client import Served, Told, serving
-from tests.support.http.cutting_proxy import cutting
+from tests.support.http.client import Response, StageClient, serve_delegation
+from tests.support.http.cutting_proxy import open_cutting_proxy
 
 SCRIPT = {"hi": [[say("Hello.")]]}
 SAID = {"parts": [{"type": "text", "text": "hi"}]}
@@ -56,14 +56,14 @@ def spoil(data: Path, table: str, session_id: SessionId) -> None:
         assert other.execute(SPOIL[table], (session_id,)).rowcount > 0
 
 
-async def ask(at: Served, method: str, path: str, body: Any = None) -> Told:
+async def ask(at: StageClient, method: str, path: str, body: Any = None) -> Response:
     more = {} if body is None else {"json": body}
-    return await at.caller.ask(method, path, headers=at.caller.token, **more)
+    return await at.caller.request(method, path, headers=at.caller.authorization, **more)
 
 
 @pytest.mark.spec("X-11")
 async def test_every_route_of_the_session_says_that_it_is_damaged_and_lists_go_on(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCRIPT) as at:
+    async with serve_delegation(tmp_path, SCRIPT) as at:
         await at.stage.prompt("hi")
         bad, good = at.stage.session_id, await at.runtime.create_session(directory=tmp_path)
         spoil(tmp_path, "session", bad)
@@ -86,7 +86,7 @@ async def test_every_route_of_the_session_says_that_it_is_damaged_and_lists_go_o
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize("table", ["message", "part"])
 async def test_a_message_or_a_part_that_cannot_be_read_says_so(tmp_path: Path, table: str) -> None:
-    async with serving(tmp_path, SCRIPT) as at:
+    async with serve_delegation(tmp_path, SCRIPT) as at:
         await at.stage.prompt("hi")
         spoil(tmp_path, table, at.stage.session_id)
         messages = await ask(at, "GET", f"/session/{at.stage.session_id}/message")
@@ -104,7 +104,7 @@ async def test_a_client_raises_it_and_asks_once(tmp_path: Path) -> None:
         asked.append(question.partition(b" HTTP")[0])
         return False
 
-    async with serving(tmp_path, SCRIPT) as at, cutting(at.listing.url) as cutter:
+    async with serve_delegation(tmp_path, SCRIPT) as at, open_cutting_proxy(at.listing.url) as cutter:
         bad = at.stage.session_id
         spoil(tmp_path, "session", bad)
         cutter.cut = cut

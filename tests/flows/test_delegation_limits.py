@@ -16,21 +16,21 @@ from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.support.delegation import (
-    Scene,
-    Scenes,
-    child_of,
-    launch,
-    notices,
-    notices_of,
-    office,
-    sync,
+    RequestScript,
+    RequestStep,
+    call_task,
+    child_session,
+    find_notices,
+    launch_task,
+    open_delegation_stage,
+    read_notices,
     task_named,
-    until_ended,
-    until_quiet,
-    visible,
+    visible_texts,
+    wait_for_task_end,
+    wait_until_quiet,
 )
 from tests.support.runtime import Stage
-from tests.support.tool import Gate, later
+from tests.support.tool import Gate, build_pending_tool
 
 
 def begun(at: Stage) -> list[str]:
@@ -43,19 +43,21 @@ def begun(at: Stage) -> list[str]:
 async def test_what_is_over_the_limit_queues_in_order_and_says_so(tmp_path: Path) -> None:
     gate = Gate("gate")
     names = "abcd"
-    scenes: Scenes = {
-        "go": [[launch(name, name) for name in names], [say("Off.")], *[[say("Told.")]] * 4],
+    scenes: RequestScript = {
+        "go": [[launch_task(name, name) for name in names], [say("Off.")], *[[say("Told.")]] * 4],
         "a": [[call("gate")], [say("A.")]],
         **{name: [[say(name)]] for name in "bcd"},
     }
-    async with office(tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)) as at:
+    async with open_delegation_stage(
+        tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)
+    ) as at:
         await at.prompt("go")
         await gate.until_started()
         states = await at.states()
         tasks = await at.runtime.tasks.list(at.session_id)
         why = await at.runtime.tasks.why(tasks[2].session_id)
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         done = await at.runtime.tasks.list(at.session_id)
     said = [state.output for state in states if isinstance(state, ToolCompleted)]
     assert [line for text in said for line in text.splitlines() if line.startswith("status:")] == [
@@ -76,60 +78,62 @@ async def test_what_is_over_the_limit_queues_in_order_and_says_so(tmp_path: Path
 @pytest.mark.spec("D-10")
 async def test_never_more_than_the_limit_work_at_once_and_all_come_to_an_end(tmp_path: Path) -> None:
     count, limit = 12, 3
-    scenes: dict[str, Sequence[Scene]] = {
+    scenes: dict[str, Sequence[RequestStep]] = {
         f"child {n}": [[call("tick")], [pause(0.001), say("x")]] for n in range(count)
     }
-    scenes["go"] = [[launch(f"T{n}", f"child {n}") for n in range(count)], *[[say("Ok.")]] * (count + 1)]
+    scenes["go"] = [[launch_task(f"T{n}", f"child {n}") for n in range(count)], *[[say("Ok.")]] * (count + 1)]
     at_once: list[int] = []
-    async with office(
-        tmp_path, scenes, later("tick", seconds=0.001), limits=DelegationConfig(concurrent=limit)
+    async with open_delegation_stage(
+        tmp_path, scenes, build_pending_tool("tick", seconds=0.001), limits=DelegationConfig(concurrent=limit)
     ) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         async with asyncio.timeout(20):
             for _ in range(count):
-                event = await at.ears.until(TaskCompleted)
+                event = await at.listener.until(TaskCompleted)
                 live = await at.runtime.tasks.list(at.session_id, live=True)
                 phases = [task.progress.phase for task in live if task.progress]
                 at_once.append(sum(phase in ("streaming", "tool") for phase in phases))
                 assert event.task.status == "completed"
         await prompt
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert max(at_once) <= limit
 
 
 @pytest.mark.spec("D-10")
 async def test_who_waits_for_the_outside_holds_no_place(tmp_path: Path) -> None:
-    scenes: Scenes = {
-        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
         "a": [[call("job")], [say("A.")]],
         "b": [[say("B.")]],
     }
-    async with office(tmp_path, scenes, later("job"), limits=DelegationConfig(concurrent=1)) as at:
+    async with open_delegation_stage(
+        tmp_path, scenes, build_pending_tool("job"), limits=DelegationConfig(concurrent=1)
+    ) as at:
         await at.prompt("go")
-        await until_ended(at, "B", TaskCompleted)
+        await wait_for_task_end(at, "B", TaskCompleted)
         task = await task_named(at.runtime, "A")
         (waiting,) = await at.runtime.open_calls(task.session_id)
         await at.runtime.complete(waiting.id, "7")
-        await until_ended(at, "A", TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
+        await wait_for_task_end(at, "A", TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert task.progress is not None
     assert (task.status, task.progress.phase) == ("running", "waiting")
 
 
 @pytest.mark.spec("D-10")
-@pytest.mark.parametrize("tool", [sync, launch])
+@pytest.mark.parametrize("tool", [call_task, launch_task])
 async def test_agents_delegate_so_deep_and_no_deeper(tmp_path: Path, tool: object) -> None:
     assert callable(tool)
-    scenes: Scenes = {
-        "go": [[sync("1", "one")], [say("Ok.")]],
-        "one": [[sync("2", "two")], [say("Ok.")]],
-        "two": [[sync("3", "three")], [say("Ok.")]],
+    scenes: RequestScript = {
+        "go": [[call_task("1", "one")], [say("Ok.")]],
+        "one": [[call_task("2", "two")], [say("Ok.")]],
+        "two": [[call_task("3", "three")], [say("Ok.")]],
         "three": [[tool("4", "four")], [say("I did it myself.")]],
         "four": [[say("never")]],
     }
-    async with office(tmp_path, scenes) as at:
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
-        deepest = await child_of(at, "3")
+        deepest = await child_session(at, "3")
         tasks = await at.runtime.tasks.list(at.session_id)
         entries = await at.runtime.messages(deepest)
     assert [task.description for task in tasks] == ["1", "2", "3"]
@@ -139,12 +143,12 @@ async def test_agents_delegate_so_deep_and_no_deeper(tmp_path: Path, tool: objec
 
 @pytest.mark.spec("D-10")
 async def test_a_session_launches_so_many_and_no_more(tmp_path: Path) -> None:
-    scenes: Scenes = {
-        "go": [[launch(f"T{n}", f"child {n}") for n in range(5)], [say("Off.")], *[[say("Told.")]] * 3],
+    scenes: RequestScript = {
+        "go": [[launch_task(f"T{n}", f"child {n}") for n in range(5)], [say("Off.")], *[[say("Told.")]] * 3],
     }
-    async with office(tmp_path, scenes, limits=DelegationConfig(spawns=3)) as at:
+    async with open_delegation_stage(tmp_path, scenes, limits=DelegationConfig(spawns=3)) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         states = await at.states()
         tasks = await at.runtime.tasks.list(at.session_id)
         children = await at.runtime.children(at.session_id)
@@ -156,21 +160,23 @@ async def test_a_session_launches_so_many_and_no_more(tmp_path: Path) -> None:
 @pytest.mark.spec("D-10", "D-06")
 async def test_a_task_that_queues_is_cancelled_without_a_word_to_a_model(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
-        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
         "a": [[call("gate")], [say("A.")]],
         "b": [[say("never")]],
     }
-    async with office(tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)) as at:
+    async with open_delegation_stage(
+        tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)
+    ) as at:
         await at.prompt("go")
         await gate.until_started()
-        queued = await child_of(at, "B")
+        queued = await child_session(at, "B")
         assert await at.runtime.tasks.cancel(queued)
-        ended = await until_ended(at, "B", TaskCancelled)
+        ended = await wait_for_task_end(at, "B", TaskCancelled)
         gate.go.set()
-        await until_ended(at, "A", TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
-        told = [text for notice in await notices_of(at) for text in visible(notice)]
+        await wait_for_task_end(at, "A", TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
+        told = [text for notice in await read_notices(at) for text in visible_texts(notice)]
         status = await at.runtime.status(queued)
     assert (ended.task.status, ended.task.ended_by, status) == ("cancelled", "user", Idle())
     assert begun(at) == ["a"]
@@ -181,16 +187,18 @@ async def test_a_task_that_queues_is_cancelled_without_a_word_to_a_model(tmp_pat
 @pytest.mark.spec("D-10", "D-06")
 async def test_an_abort_of_the_parent_ends_those_that_queue(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
-        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")]],
         "a": [[call("gate")], [say("A.")]],
         "b": [[say("never")]],
     }
-    async with office(tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)) as at:
+    async with open_delegation_stage(
+        tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)
+    ) as at:
         await at.prompt("go")
         await gate.until_started()
         assert await at.abort()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         tasks = await at.runtime.tasks.list(at.session_id)
         statuses = await at.runtime.statuses()
     assert [(task.status, task.ended_by) for task in tasks] == [("cancelled", "user")] * 2
@@ -200,72 +208,78 @@ async def test_an_abort_of_the_parent_ends_those_that_queue(tmp_path: Path) -> N
 @pytest.mark.spec("D-10", "T-14")
 async def test_a_queue_outlives_the_process(tmp_path: Path) -> None:
     gate = Gate("gate", effect="idempotent")
-    scenes: Scenes = {
-        "go": [[launch(name, name) for name in "abc"], [say("Off.")], *[[say("Told.")]] * 3],
+    scenes: RequestScript = {
+        "go": [[launch_task(name, name) for name in "abc"], [say("Off.")], *[[say("Told.")]] * 3],
         "a": [[call("gate")], [say("A.")]],
         **{name: [[say(name)]] for name in "bc"},
     }
     limits = DelegationConfig(concurrent=1)
-    async with office(tmp_path, scenes, gate.tool, limits=limits) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool, limits=limits) as at:
         await at.prompt("go")
         await gate.until_started()
     gate.go.set()
-    async with office(tmp_path, scenes, gate.tool, limits=limits) as again:
-        await until_quiet(again.runtime, at.session_id)
+    async with open_delegation_stage(tmp_path, scenes, gate.tool, limits=limits) as again:
+        await wait_until_quiet(again.runtime, at.session_id)
         tasks = await again.runtime.tasks.list(at.session_id)
-        told = [text for n in notices(await again.runtime.messages(at.session_id)) for text in visible(n)]
+        told = [
+            text
+            for n in find_notices(await again.runtime.messages(at.session_id))
+            for text in visible_texts(n)
+        ]
     assert [task.status for task in tasks] == ["completed"] * 3
     assert len(told) == 3
 
 
 @pytest.mark.spec("T-03", "D-10")
 async def test_a_task_that_takes_too_long_is_ended_by_its_deadline(tmp_path: Path) -> None:
-    scenes: Scenes = {
-        "go": [[launch("A", "a")], [say("Off.")], [say("Too slow.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a")], [say("Off.")], [say("Too slow.")]],
         "a": [[say("Hm"), pause(3600)]],
     }
-    async with office(tmp_path, scenes, limits=DelegationConfig(seconds=0.2)) as at:
+    async with open_delegation_stage(tmp_path, scenes, limits=DelegationConfig(seconds=0.2)) as at:
         await at.prompt("go")
-        ended = await until_ended(at, "A", TaskCancelled)
-        await until_quiet(at.runtime, at.session_id)
-        (notice,) = await notices_of(at)
+        ended = await wait_for_task_end(at, "A", TaskCancelled)
+        await wait_until_quiet(at.runtime, at.session_id)
+        (notice,) = await read_notices(at)
         answer = (await at.messages())[-1].text
     assert (ended.task.status, ended.task.ended_by) == ("cancelled", "deadline")
-    assert visible(notice)[0].startswith('⊘ **Agent "A" cancelled after ')
+    assert visible_texts(notice)[0].startswith('⊘ **Agent "A" cancelled after ')
     assert answer == "Too slow."
 
 
 @pytest.mark.spec("T-03", "D-10")
 async def test_a_resumed_task_has_a_deadline_again(tmp_path: Path) -> None:
-    scenes: Scenes = {
-        "go": [[launch("A", "a")], [say("Off.")], [say("Told.")], [say("Too slow.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a")], [say("Off.")], [say("Told.")], [say("Too slow.")]],
         "a": [[say("A.")]],
         "b": [[say("Hm"), pause(3600)]],
     }
-    async with office(tmp_path, scenes, limits=DelegationConfig(seconds=1)) as at:
+    async with open_delegation_stage(tmp_path, scenes, limits=DelegationConfig(seconds=1)) as at:
         await at.prompt("go")
-        await until_ended(at, "A", TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
-        await at.runtime.tasks.resume(await child_of(at, "A"), "b")
-        ended = await until_ended(at, "A", TaskCancelled)
-        await until_quiet(at.runtime, at.session_id)
+        await wait_for_task_end(at, "A", TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
+        await at.runtime.tasks.resume(await child_session(at, "A"), "b")
+        ended = await wait_for_task_end(at, "A", TaskCancelled)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert ended.task.ended_by == "deadline"
 
 
 @pytest.mark.spec("D-10", "D-06")
 async def test_a_child_that_is_deleted_makes_room_for_the_next(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
-        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
         "a": [[call("gate")], [say("never")]],
         "b": [[say("B.")]],
     }
-    async with office(tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)) as at:
+    async with open_delegation_stage(
+        tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)
+    ) as at:
         await at.prompt("go")
         await gate.until_started()
-        await at.runtime.delete_session(await child_of(at, "A"))
-        ended = await until_ended(at, "B", TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
+        await at.runtime.delete_session(await child_session(at, "A"))
+        ended = await wait_for_task_end(at, "B", TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert ended.task.result == "B."
 
 
@@ -298,8 +312,8 @@ async def test_limits_that_would_not_count_are_refused(tmp_path: Path) -> None:
 async def test_a_tool_of_ones_own_goes_before_one_that_launches(tmp_path: Path) -> None:
     own = Gate("task")
     own.go.set()
-    scenes: Scenes = {"go": [[call("task")], [say("Done.")]]}
-    async with office(tmp_path, scenes, own.tool) as at:
+    scenes: RequestScript = {"go": [[call("task")], [say("Done.")]]}
+    async with open_delegation_stage(tmp_path, scenes, own.tool) as at:
         assert (await at.prompt("go")).text == "Done."
         names = [spec.name for spec in at.model.requests[0].tools]
     assert own.runs == 1

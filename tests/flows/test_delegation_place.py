@@ -25,23 +25,23 @@ from asyncagents.llm.scripted import ScriptStep, call, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.support.delegation import (
-    Players,
-    Scenes,
-    allow,
-    child_of,
-    launch,
+    RequestScript,
+    RequestScriptModel,
+    allow_all,
+    child_session,
     launch_agent,
-    notices_of,
+    launch_task,
     open_delegation_project,
-    outputs,
+    read_notices,
+    request_outputs,
     requests_of,
     task_named,
-    until_quiet,
-    visible,
+    visible_texts,
+    wait_until_quiet,
 )
-from tests.support.model import Reader, for_summary
+from tests.support.model import WindowModel, is_summary_request
 from tests.support.project import create_repository
-from tests.support.runtime import stage
+from tests.support.runtime import open_stage
 from tests.support.tool import OPEN_TODOS, Gate, read_nudges, write_todos
 from tests.support.wait import PATIENCE
 
@@ -49,7 +49,7 @@ from tests.support.wait import PATIENCE
 @pytest.mark.spec("D-11", "D-01")
 async def test_a_command_that_is_a_subtask_is_done_by_a_child_and_gone_on_with(tmp_path: Path) -> None:
     command = {"find": CommandConfig(template="Find $ARGUMENTS", agent="explore", subtask=True)}
-    scenes: Scenes = {"Find sparrows": [[say("In the tree.")]]}
+    scenes: RequestScript = {"Find sparrows": [[say("In the tree.")]]}
     async with open_delegation_project(tmp_path, scenes, command=command) as at:
         answer = await at.prompt("/find sparrows")
         (child,) = await at.runtime.children(at.session_id)
@@ -67,7 +67,7 @@ async def test_a_mention_of_an_agent_tells_the_model_to_delegate(tmp_path: Path)
     async with open_delegation_project(tmp_path, {}) as at:
         await at.prompt("Please ask @explore where it is")
         children = await at.runtime.children(at.session_id)
-    said = [told.text for told in at.told(0) if isinstance(told, UserTurn)][-1]
+    said = [told.text for told in at.request_messages(0) if isinstance(told, UserTurn)][-1]
     assert ("task" in said.partition("where it is")[2], children) == (True, ())
 
 
@@ -83,10 +83,17 @@ async def test_a_hook_of_chat_message_sees_and_changes_a_childs_prompt(tmp_path:
         return {"chat.message": hook}
 
     create_repository(tmp_path / "project", {})
-    scenes: Scenes = {"go!": [[launch_agent("task", "general")], [say("Ok.")]], "look!": [[say("Red.")]]}
+    scenes: RequestScript = {
+        "go!": [[launch_agent("task", "general")], [say("Ok.")]],
+        "look!": [[say("Red.")]],
+    }
     config = Config(data_dir=tmp_path / "data")
-    async with stage(
-        tmp_path / "data", Players(scenes), coding=config, plugins=[plugin], directory=tmp_path / "project"
+    async with open_stage(
+        tmp_path / "data",
+        RequestScriptModel(scenes),
+        coding=config,
+        plugins=[plugin],
+        directory=tmp_path / "project",
     ) as at:
         answer = await at.prompt("go")
         (state,) = await at.states()
@@ -98,7 +105,7 @@ async def test_a_hook_of_chat_message_sees_and_changes_a_childs_prompt(tmp_path:
 @pytest.mark.spec("C-09", "T-12")
 async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [
             [write_todos(OPEN_TODOS), launch_agent("asyncagents_task", "worker")],
             [say("I wait.")],
@@ -109,9 +116,9 @@ async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tm
     agents = {"worker": AgentConfig(mode="subagent", permission={"gate": "allow"})}
     create_repository(tmp_path / "project", {})
     config = Config(data_dir=tmp_path / "data", agent=agents, permission={"gate": "allow"})
-    async with stage(
+    async with open_stage(
         tmp_path / "data",
-        Players(scenes),
+        RequestScriptModel(scenes),
         tools=[gate.tool],
         coding=config,
         directory=tmp_path / "project",
@@ -120,8 +127,8 @@ async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tm
         await gate.until_started()
         quiet = await read_nudges(at)
         gate.go.set()
-        await at.ears.until(TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
+        await at.listener.until(TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
         after = await read_nudges(at)
     assert (answer.text, quiet, len(after)) == ("I wait.", [], 1)
 
@@ -133,14 +140,14 @@ async def test_a_summary_lists_the_tasks_that_live(tmp_path: Path) -> None:
     def answer(request: Any) -> ScriptStep:
         first = request.messages[0]
         if isinstance(first, UserTurn) and first.text == "look":
-            return [say("Red.")] if outputs(request) else [call("gate")]
+            return [say("Red.")] if request_outputs(request) else [call("gate")]
         if any("compact" in str(told) or "ses_" in str(told) for told in request.messages):
             return [say("Ok.")]
-        return [launch("Job", "look")]
+        return [launch_task("Job", "look")]
 
-    model = Reader(Window(), answer)
+    model = WindowModel(Window(), answer)
     async with open_runtime(
-        tmp_path, model=model, tools=[gate.tool], delegation=True, policy=allow
+        tmp_path, model=model, tools=[gate.tool], delegation=True, policy=allow_all
     ) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         async with asyncio.timeout(PATIENCE):
@@ -149,9 +156,9 @@ async def test_a_summary_lists_the_tasks_that_live(tmp_path: Path) -> None:
             (task,) = await runtime.tasks.list(session.id)
             await runtime.compact(session.id)
             await runtime.prompt(session.id, "and now?")
-        asked = [r for r in model.requests if not for_summary(r)][-1]
+        asked = [r for r in model.requests if not is_summary_request(r)][-1]
         gate.go.set()
-        await until_quiet(runtime, session.id)
+        await wait_until_quiet(runtime, session.id)
     told = "\n".join(str(each) for each in asked.messages)
     assert "Tasks that you launched and that have not ended" in told
     assert task.session_id in told
@@ -162,15 +169,15 @@ async def test_in_development_a_notice_says_that_a_hint_is_attached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASYNCAGENTS_ENV", "development")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[launch_agent("asyncagents_task", "general")], [say("Off.")], [say("Told.")]],
         "look": [[say("Red.")]],
     }
     async with open_delegation_project(tmp_path, scenes) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
-        (notice,) = await notices_of(at)
-    assert visible(notice)[0].endswith("Task Progress: 1/1 [hint attached]")
+        await wait_until_quiet(at.runtime, at.session_id)
+        (notice,) = await read_notices(at)
+    assert visible_texts(notice)[0].endswith("Task Progress: 1/1 [hint attached]")
 
 
 @pytest.mark.spec("D-08")
@@ -221,26 +228,28 @@ async def test_a_launch_that_cannot_work_is_refused_at_once(
 @pytest.mark.spec("D-12")
 async def test_a_parent_reads_the_transcript_of_a_task_that_still_works(tmp_path: Path) -> None:
     def look(request: Any) -> ScriptStep:
-        return [call("asyncagents_output", task_id=_first(outputs(request)), full_session=True)]
+        return [call("asyncagents_output", task_id=_first(request_outputs(request)), full_session=True)]
 
     gate = Gate("gate")
-    scenes: Scenes = {
-        "go": [[launch("Job", "look")], [say("Off.")], [say("Told.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("Job", "look")], [say("Off.")], [say("Told.")]],
         "look": [[say("I begin."), call("gate")], [say("Red.")]],
         "read": [look, [say("Read.")], [say("Told.")]],
     }
-    async with stage(tmp_path, Players(scenes), tools=[gate.tool], delegation=True, policy=allow) as at:
+    async with open_stage(
+        tmp_path, RequestScriptModel(scenes), tools=[gate.tool], delegation=True, policy=allow_all
+    ) as at:
         await at.prompt("go")
         await gate.until_started()
         await at.prompt("read")
-        child = await child_of(at, "Job")
+        child = await child_session(at, "Job")
         before = await task_named(at.runtime, "Job")
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
-        told = await notices_of(at)
-    said = outputs(requests_of(at, "go")[3])[-1]
+        await wait_until_quiet(at.runtime, at.session_id)
+        told = await read_notices(at)
+    said = request_outputs(requests_of(at, "go")[3])[-1]
     assert "I begin." in said
-    assert child in outputs(requests_of(at, "go")[3])[0]
+    assert child in request_outputs(requests_of(at, "go")[3])[0]
     assert (before.result_retrieved_at, len(told)) == (None, 1)
 
 

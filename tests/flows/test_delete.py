@@ -9,8 +9,8 @@ from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import Event, PermissionAsked, SessionDeleted
 from asyncagents.errors import NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.support.runtime import stage
-from tests.support.tool import CAREFUL, Gate, later
+from tests.support.runtime import open_stage
+from tests.support.tool import CAREFUL, Gate, build_pending_tool
 from tests.support.wait import PATIENCE
 
 SCRIPT = {
@@ -23,7 +23,7 @@ SCRIPT = {
 
 async def test_a_session_that_runs_a_tool_can_be_deleted(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
         prompt = asyncio.ensure_future(at.prompt("tool"))
         await gate.until_started()
         await at.runtime.delete_session(at.session_id)
@@ -37,22 +37,22 @@ async def test_a_session_that_runs_a_tool_can_be_deleted(tmp_path: Path) -> None
 
 
 async def test_a_session_that_streams_can_be_deleted(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT) as at:
+    async with open_stage(tmp_path, SCRIPT) as at:
         prompt = asyncio.ensure_future(at.prompt("stream"))
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         await at.runtime.delete_session(at.session_id)
         with pytest.raises(NotFound):
             await prompt
-        await at.ears.until(SessionDeleted)
+        await at.listener.until(SessionDeleted)
         async with asyncio.timeout(PATIENCE):
             while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
                 await asyncio.sleep(0)
 
 
 async def test_a_session_that_asks_can_be_deleted(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("ask"))
-        ask_id = (await at.ears.until(PermissionAsked)).request.id
+        ask_id = (await at.listener.until(PermissionAsked)).request.id
         await at.runtime.delete_session(at.session_id)
         with pytest.raises(NotFound):
             await prompt
@@ -61,7 +61,7 @@ async def test_a_session_that_asks_can_be_deleted(tmp_path: Path) -> None:
 
 
 async def test_a_result_for_a_deleted_session_is_refused(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT, tools=[later("deploy")]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[build_pending_tool("deploy")]) as at:
         await at.prompt("wait")
         waiting = await at.open_call()
         await at.runtime.delete_session(at.session_id)
@@ -72,14 +72,14 @@ async def test_a_result_for_a_deleted_session_is_refused(tmp_path: Path) -> None
 
 async def test_children_go_with_their_parent_and_others_stay(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
         child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
         other = await at.runtime.create_session(directory=tmp_path)
         await at.runtime.send(child.id, "tool")
         await gate.until_started()
         await at.runtime.delete_session(at.session_id)
         await gate.ended.wait()
-        gone = [event.session_id for event in [await at.ears.until(SessionDeleted) for _ in range(2)]]
+        gone = [event.session_id for event in [await at.listener.until(SessionDeleted) for _ in range(2)]]
         answer = await at.runtime.prompt(other.id, "hello")
 
     assert set(gone) == {child.id, at.session_id}
@@ -89,7 +89,7 @@ async def test_children_go_with_their_parent_and_others_stay(tmp_path: Path) -> 
 async def test_a_session_that_another_runtime_works_on_can_be_deleted(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with (
-        stage(tmp_path, SCRIPT, tools=[gate.tool]) as at,
+        open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
     ):
         prompt = asyncio.ensure_future(at.prompt("tool"))
@@ -102,7 +102,7 @@ async def test_a_session_that_another_runtime_works_on_can_be_deleted(tmp_path: 
 
 async def test_who_follows_a_session_or_waits_for_it_hears_that_it_is_gone(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
 
         async def follow() -> list[Event]:
             return [event async for event in at.runtime.stream(at.session_id, "tool")]
@@ -121,7 +121,7 @@ async def test_who_follows_a_session_or_waits_for_it_hears_that_it_is_gone(tmp_p
 
 
 async def test_nobody_is_deleted_once_more(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT) as at:
+    async with open_stage(tmp_path, SCRIPT) as at:
         await at.runtime.delete_session(at.session_id)
         with pytest.raises(NotFound):
             await at.runtime.delete_session(at.session_id)

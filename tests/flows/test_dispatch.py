@@ -10,7 +10,7 @@ from asyncagents.domain.event import SessionIdle
 from asyncagents.engine import dispatcher
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Ears, stage
+from tests.support.runtime import EventListener, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
@@ -21,7 +21,7 @@ async def test_sessions_beyond_the_number_of_places_run_when_one_is_free(
     monkeypatch.setattr(dispatcher, "MAX_RUNS", 2)
     gate = Gate("gate")
     script = {f"go {n}": [[call("gate")], [say("Done.")]] for n in range(7)}
-    async with stage(tmp_path, script, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, script, tools=[gate.tool]) as at:
         sessions = [await at.runtime.create_session(directory=tmp_path) for _ in range(7)]
         prompts = [
             asyncio.ensure_future(at.runtime.prompt(session.id, text))
@@ -53,13 +53,13 @@ async def test_all_that_was_left_behind_is_taken_up_a_page_at_a_time(
 
 async def test_a_session_is_run_here_and_now_only_while_it_has_something_to_do(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, {"go": [[call("gate")]]}, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, {"go": [[call("gate")]]}, tools=[gate.tool]) as at:
         assert at.runtime.live == 0
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
         assert at.runtime.live == 1
         gate.go.set()
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
 
 async def test_a_wake_while_a_run_ends_is_not_lost(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ async def test_a_wake_while_a_run_ends_is_not_lost(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         with inside(runtime).bus.subscribe() as subscription:
-            ears = Ears(subscription)
+            listener = EventListener(subscription)
             for ticks in range(40):
                 await runtime.send(session.id, f"number {ticks}")
                 for _ in range(ticks):
                     await asyncio.sleep(0)
             async with asyncio.timeout(PATIENCE):
                 await runtime.prompt(session.id, "last")
-            await ears.until(SessionIdle)
+            await listener.until(SessionIdle)

@@ -8,13 +8,13 @@ import pytest
 
 from asyncagents.llm.scripted import call, say
 from scripts.http_api import PAGE, page
-from tests.support.delegation import launch
-from tests.support.http.client import Served, serving
+from tests.support.delegation import launch_task
+from tests.support.http.client import StageClient, serve_delegation
 from tests.support.tool import ECHO
-from tests.support.webhook.delivery import Service
+from tests.support.webhook.delivery import WaitingService
 
 SCENES = {
-    "delegate": [[launch("one", "dig"), call("deploy")], [say("Launched.")]],
+    "delegate": [[launch_task("one", "dig"), call("deploy")], [say("Launched.")]],
     "dig": [[call("echo", text="deep")], [say("Dug.")]],
 }
 
@@ -37,7 +37,7 @@ def answers(document: Any, path: str, method: str = "get") -> Any:
     return document["paths"][path][method]["responses"]
 
 
-async def examples(at: Served) -> dict[str, str]:
+async def examples(at: StageClient) -> dict[str, str]:
     """Paths of the document, and where something is to be seen."""
     session_id = at.stage.session_id
     (task,) = await at.runtime.tasks.list(session_id)
@@ -63,12 +63,12 @@ async def examples(at: Served) -> dict[str, str]:
 
 @pytest.mark.spec("P-03", "H-04")
 async def test_what_the_server_shows_has_the_shape_that_its_document_says(tmp_path: Path) -> None:
-    service = Service()
-    async with serving(tmp_path, SCENES, ECHO, service.tool) as at:
+    service = WaitingService()
+    async with serve_delegation(tmp_path, SCENES, ECHO, service.tool) as at:
         await at.stage.prompt("delegate")
         document = await at.json("/doc")
         for path, where in (await examples(at)).items():
-            told = await at.caller.ask("GET", where, headers=at.caller.token)
+            told = await at.caller.request("GET", where, headers=at.caller.authorization)
             (kind,) = answers(document, path)["200"]["content"]
             assert (told.status, told.headers["content-type"]) == (200, kind), path
             if kind == "application/json":
@@ -76,14 +76,14 @@ async def test_what_the_server_shows_has_the_shape_that_its_document_says(tmp_pa
 
 
 async def test_what_a_stream_says_has_the_names_and_shapes_that_the_document_says(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES, ECHO, Service().tool) as at:
+    async with serve_delegation(tmp_path, SCENES, ECHO, WaitingService().tool) as at:
         document = await at.json("/doc")
         one = f"/v1/sessions/{at.stage.session_id}/events?tree=true"
-        async with at.listen() as board, at.listen(one, headers=at.caller.token) as session:
+        async with at.stream() as board, at.stream(one, headers=at.caller.authorization) as session:
             await at.stage.prompt("delegate")
             await board.until("task.completed")
             await session.until("task.completed")
-        for path, heard in (("/v1/events", board.heard), ("/v1/sessions/{id}/events", session.heard)):
+        for path, heard in (("/v1/events", board.frames), ("/v1/sessions/{id}/events", session.frames)):
             events = answers(document, path)["200"]["content"]["text/event-stream"]["x-events"]
             assert len({frame.type for frame in heard}) > 2
             for frame in heard:
@@ -104,10 +104,10 @@ async def test_what_a_stream_says_has_the_names_and_shapes_that_the_document_say
 async def test_streams_that_cannot_be_opened_are_refused_as_the_document_says(
     tmp_path: Path, where: str, headers: dict[str, str] | None, status: int
 ) -> None:
-    async with serving(tmp_path, {}) as at:
+    async with serve_delegation(tmp_path, {}) as at:
         document = await at.json("/doc")
-        given = at.caller.token if headers is None else headers
-        told = await at.caller.ask("GET", where.replace("{id}", at.stage.session_id), headers=given)
+        given = at.caller.authorization if headers is None else headers
+        told = await at.caller.request("GET", where.replace("{id}", at.stage.session_id), headers=given)
 
     path = where.partition("?")[0].replace("ses_none", "{id}")
     reference = answers(document, path)[str(status)]["$ref"].removeprefix("#/components/responses/")
@@ -118,11 +118,11 @@ async def test_streams_that_cannot_be_opened_are_refused_as_the_document_says(
 
 async def test_the_document_is_for_local_programs_and_who_has_the_token(tmp_path: Path) -> None:
     page_of = {"origin": "https://evil.example"}
-    async with serving(tmp_path, {}) as at:
+    async with serve_delegation(tmp_path, {}) as at:
         ours = await at.get("/doc")
-        foreign = await at.caller.ask("GET", "/doc", headers=page_of)
-        proven = await at.caller.ask("GET", "/doc", headers={**page_of, **at.caller.token})
-        head = await at.caller.ask("HEAD", "/doc")
+        foreign = await at.caller.request("GET", "/doc", headers=page_of)
+        proven = await at.caller.request("GET", "/doc", headers={**page_of, **at.caller.authorization})
+        head = await at.caller.request("HEAD", "/doc")
 
     assert (ours.status, ours.headers["content-type"]) == (200, "application/json")
     assert (foreign.status, proven.status) == (401, 200)

@@ -25,7 +25,7 @@ from asyncagents.domain.event import (
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from tests.support.http.opencode import entry_text, text_prompt
-from tests.support.http.server import Caller, calling
+from tests.support.http.server import StageClient, serve_stage
 from tests.support.project import create_repository
 
 MINE = "msg_000000000001AAAAAAAAAAAAAA"
@@ -36,24 +36,24 @@ MODEL = {"providerID": "scripted", "modelID": "other"}
 @asynccontextmanager
 async def project(
     tmp_path: Path, script: Script | ScriptedModel, *, files: Mapping[str, str] | None = None, **config: Any
-) -> AsyncIterator[Caller]:
+) -> AsyncIterator[StageClient]:
     root = tmp_path / "project"
     create_repository(root, files or {})
     coding = Config(data_dir=tmp_path / "data", **config)
-    async with calling(tmp_path / "data", script, coding=coding, directory=root) as at:
+    async with serve_stage(tmp_path / "data", script, coding=coding, directory=root) as at:
         yield at
 
 
-def where(at: Caller) -> str:
+def where(at: StageClient) -> str:
     return f"/session/{at.stage.session_id}"
 
 
-async def until_printed(at: Caller, output: str) -> None:
+async def until_printed(at: StageClient, output: str) -> None:
     def printed(event: PartUpdated) -> bool:
         state = event.part.state if isinstance(event.part, ToolPart) else None
         return isinstance(state, ToolRunning) and output in str(state.metadata)
 
-    await at.stage.ears.until(PartUpdated, printed)
+    await at.stage.listener.until(PartUpdated, printed)
 
 
 @pytest.mark.spec("X-01")
@@ -61,11 +61,11 @@ async def test_a_shell_answers_with_its_message_and_its_one_part(tmp_path: Path)
     async with project(tmp_path, {}) as at:
         wanted = {"agent": "plan", "command": "echo shell", "model": MODEL, "messageID": MINE, "new": 1}
         said = await at.post(f"{where(at)}/shell", wanted)
-        user, step = (await at.get(f"{where(at)}/message")).body
-        session = (await at.get(where(at))).body
+        user, step = (await at.get(f"{where(at)}/message")).json
+        session = (await at.get(where(at))).json
 
     assert said.status == 200
-    assert said.body == step
+    assert said.json == step
     info, (part,) = step["info"], step["parts"]
     assert {"finish", "error"}.isdisjoint(info)
     assert (info["parentID"], info["agent"], info["mode"]) == (MINE, "plan", "plan")
@@ -89,18 +89,18 @@ async def test_a_busy_session_refuses_a_shell_in_the_form_that_clients_know(tmp_
         running = group.create_task(at.post(shell, {"agent": "build", "command": command}))
         await until_printed(at, "begun")
         refused = await at.post(shell, {"agent": "build", "command": "echo two"})
-        status = (await at.get("/session/status")).body
+        status = (await at.get("/session/status")).json
         prompted = group.create_task(at.post(f"{where(at)}/message", text_prompt("hi")))
         await asyncio.to_thread((tmp_path / "pipe").write_text, "")
         first, answer = await running, await prompted
 
     assert refused.status == 409
-    assert refused.body["_tag"] == "SessionBusyError"
-    assert refused.body["sessionID"] == at.stage.session_id
-    assert refused.body["message"] == refused.body["data"]["message"]
+    assert refused.json["_tag"] == "SessionBusyError"
+    assert refused.json["sessionID"] == at.stage.session_id
+    assert refused.json["message"] == refused.json["data"]["message"]
     assert status == {at.stage.session_id: {"type": "busy"}}
-    assert first.body["parts"][0]["state"]["output"] == "begun\n"
-    assert entry_text(answer.body) == "Hello."
+    assert first.json["parts"][0]["state"]["output"] == "begun\n"
+    assert entry_text(answer.json) == "Hello."
 
 
 @pytest.mark.spec("X-01")
@@ -117,10 +117,10 @@ async def test_who_hangs_up_on_a_shell_cancels_nothing_and_an_abort_does(tmp_pat
             aborted = await at.post(f"{where(at)}/abort")
         said = again.result()
 
-    assert aborted.body is True
+    assert aborted.json is True
     assert said.status == 200
-    assert said.body["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
-    assert said.body["parts"][0]["state"]["metadata"] == {"output": "begun\n"}
+    assert said.json["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+    assert said.json["parts"][0]["state"]["metadata"] == {"output": "begun\n"}
 
 
 @pytest.mark.parametrize(
@@ -138,11 +138,11 @@ async def test_a_shell_that_cannot_be_run_is_refused_with_the_reason(
 ) -> None:
     async with project(tmp_path, {}) as at:
         refused = await at.post(f"{where(at)}/shell", body)
-        kept = (await at.get(f"{where(at)}/message")).body
+        kept = (await at.get(f"{where(at)}/message")).json
         nowhere = await at.post("/session/ses_none/shell", {"command": "true"})
 
     assert (refused.status, kept) == (400, [])
-    assert said in refused.body["data"]["message"]
+    assert said in refused.json["data"]["message"]
     assert nowhere.status == 404
 
 
@@ -162,11 +162,11 @@ async def test_a_command_is_answered_and_told_of(tmp_path: Path) -> None:
                 "parts": [file],
             },
         )
-        told = await at.stage.ears.until(CommandExecuted)
-        entries = (await at.get(f"{where(at)}/message")).body
+        told = await at.stage.listener.until(CommandExecuted)
+        entries = (await at.get(f"{where(at)}/message")).json
 
-    assert said.body["info"]["modelID"] == "other"
-    assert (told.name, told.arguments, told.message_id) == ("fix", "it now", said.body["info"]["id"])
+    assert said.json["info"]["modelID"] == "other"
+    assert (told.name, told.arguments, told.message_id) == ("fix", "it now", said.json["info"]["id"])
     assert entries[0]["info"]["id"] == MINE
     texts = [part["text"] for part in entries[0]["parts"] if part["type"] == "text"]
     assert texts[0] == "Fix it now, says it now."
@@ -180,9 +180,9 @@ async def test_others_hear_of_a_command_whose_sender_has_hung_up(tmp_path: Path)
         async with asyncio.TaskGroup() as group:
             body = {"command": "slow", "arguments": ""}
             left = group.create_task(at.post(f"{where(at)}/command", body))
-            await at.stage.ears.until(PartUpdated)
+            await at.stage.listener.until(PartUpdated)
             left.cancel()
-        told = await at.stage.ears.until(CommandExecuted)
+        told = await at.stage.listener.until(CommandExecuted)
         entry = await at.stage.runtime.message(told.message_id)
     assert entry.text == "Done."
 
@@ -192,21 +192,21 @@ async def test_a_command_that_is_not_there_is_refused_with_the_names_of_those_th
 ) -> None:
     async with project(tmp_path, {}) as at:
         refused = await at.post(f"{where(at)}/command", {"command": "nope", "arguments": ""})
-        told = await at.stage.ears.until(SessionError)
+        told = await at.stage.listener.until(SessionError)
         nowhere = await at.post("/session/ses_none/command", {"command": "init", "arguments": ""})
-        kept = (await at.get(f"{where(at)}/message")).body
+        kept = (await at.get(f"{where(at)}/message")).json
     assert (refused.status, kept, nowhere.status) == (400, [], 404)
-    assert "use one of compact, init, review" in refused.body["data"]["message"]
-    assert told.error == unknown_error(refused.body["data"]["message"])
+    assert "use one of compact, init, review" in refused.json["data"]["message"]
+    assert told.error == unknown_error(refused.json["data"]["message"])
 
 
 @pytest.mark.spec("X-01")
 async def test_init_runs_the_command_that_writes_agents_md(tmp_path: Path) -> None:
     async with project(tmp_path, ScriptedModel({})) as at:
         made = await at.post(f"{where(at)}/init", {**MODEL, "messageID": MINE})
-        told = await at.stage.ears.until(CommandExecuted)
-        first = (await at.get(f"{where(at)}/message")).body[0]
-    assert (made.status, made.body) == (200, True)
+        told = await at.stage.listener.until(CommandExecuted)
+        first = (await at.get(f"{where(at)}/message")).json[0]
+    assert (made.status, made.json) == (200, True)
     assert told.name == "init"
     assert first["info"]["id"] == MINE
     assert first["info"]["model"] == MODEL
@@ -217,15 +217,15 @@ async def test_a_project_may_have_an_init_of_its_own(tmp_path: Path, monkeypatch
     files = {".asyncagents/commands/init.md": "Our own way."}
     async with project(tmp_path, ScriptedModel({}), files=files) as at:
         strange = await at.post(f"{where(at)}/init", MODEL)
-        kept = (await at.get(f"{where(at)}/message")).body
+        kept = (await at.get(f"{where(at)}/message")).json
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
     async with project(tmp_path, ScriptedModel({}), files=files) as at:
         made = await at.post(f"{where(at)}/init", MODEL)
-        first = (await at.get(f"{where(at)}/message")).body[0]
+        first = (await at.get(f"{where(at)}/message")).json[0]
         names = [each.name for each in await at.stage.runtime.commands(tmp_path / "project")]
     assert (strange.status, kept) == (400, [])
-    assert "which is not trusted: run `asyncagents trust" in strange.body["data"]["message"]
-    assert (made.body, entry_text(first)) == (True, "Our own way.")
+    assert "which is not trusted: run `asyncagents trust" in strange.json["data"]["message"]
+    assert (made.json, entry_text(first)) == (True, "Our own way.")
     assert names == ["compact", "review", "init"]
 
 
@@ -237,16 +237,16 @@ async def test_a_summary_is_written_by_the_model_that_was_named_and_the_session_
     async with project(tmp_path, script) as at:
         await at.post(f"{where(at)}/message", text_prompt("hi"))
         done = await at.post(f"{where(at)}/summarize", {**MODEL, "more": True})
-        await at.stage.ears.until(SessionCompacted)
-        entries = (await at.get(f"{where(at)}/message")).body
+        await at.stage.listener.until(SessionCompacted)
+        entries = (await at.get(f"{where(at)}/message")).json
         answer = await at.post(f"{where(at)}/message", text_prompt("again"))
-        session = (await at.get(where(at))).body
+        session = (await at.get(where(at))).json
     summary = entries[-1]["info"]
-    assert (done.status, done.body) == (200, True)
+    assert (done.status, done.json) == (200, True)
     assert (summary["summary"], summary["agent"], summary["mode"]) == (True, "compaction", "compaction")
     assert (summary["providerID"], summary["modelID"]) == ("scripted", "other")
     assert entries[-2]["parts"][0]["type"] == "compaction"
-    assert answer.body["info"]["modelID"] == "scripted" == session["model"]["id"]
+    assert answer.json["info"]["modelID"] == "scripted" == session["model"]["id"]
 
 
 async def test_an_automatic_summary_lets_the_model_go_on(tmp_path: Path) -> None:
@@ -254,8 +254,8 @@ async def test_an_automatic_summary_lets_the_model_go_on(tmp_path: Path) -> None
     async with project(tmp_path, script) as at:
         await at.post(f"{where(at)}/message", text_prompt("hi"))
         done = await at.post(f"{where(at)}/summarize", {**MODEL, "auto": True})
-        entries = (await at.get(f"{where(at)}/message")).body
-    assert done.body is True
+        entries = (await at.get(f"{where(at)}/message")).json
+    assert done.json is True
     assert entries[2]["parts"][0] | {"auto": True} == entries[2]["parts"][0]
     assert [each["info"]["role"] for each in entries[-2:]] == ["user", "assistant"]
     assert "summary" not in entries[-1]["info"]
@@ -264,10 +264,10 @@ async def test_an_automatic_summary_lets_the_model_go_on(tmp_path: Path) -> None
 async def test_a_summary_waits_for_its_turn_in_a_busy_session(tmp_path: Path) -> None:
     async with project(tmp_path, {"hi": [[pause(0.5), say("Hello.")]]}) as at:
         await at.post(f"{where(at)}/prompt_async", text_prompt("hi"))
-        await at.stage.ears.until(MessageUpdated, lambda event: isinstance(event.info, AssistantMessage))
+        await at.stage.listener.until(MessageUpdated, lambda event: isinstance(event.info, AssistantMessage))
         done = await at.post(f"{where(at)}/summarize", MODEL)
-        entries = (await at.get(f"{where(at)}/message")).body
-    assert done.body is True
+        entries = (await at.get(f"{where(at)}/message")).json
+    assert done.json is True
     assert entries[-1]["info"]["summary"]
 
 
@@ -283,20 +283,20 @@ async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(t
     }
     async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
         let_go = f"/experimental/session/{at.stage.session_id}/background"
-        nothing = (await at.post(let_go)).body
+        nothing = (await at.post(let_go)).json
         answer = group.create_task(at.post(f"{where(at)}/message", text_prompt("go")))
-        await at.stage.ears.until(TaskCreated)
-        await at.stage.ears.until(TaskCreated)
-        moved = (await at.post(let_go)).body
-        again = (await at.post(let_go)).body
+        await at.stage.listener.until(TaskCreated)
+        await at.stage.listener.until(TaskCreated)
+        moved = (await at.post(let_go)).json
+        again = (await at.post(let_go)).json
         said = await answer
         waits = await at.stage.runtime.wait_tree(at.stage.session_id)
         last = (await at.stage.messages())[-1].text
-        can = (await at.get("/experimental/capabilities")).body
+        can = (await at.get("/experimental/capabilities")).json
         nowhere = (await at.post("/experimental/session/ses_none/background")).status
 
     assert (nothing, moved, again) == (False, True, False)
-    assert entry_text(said.body) == "They work on."
+    assert entry_text(said.json) == "They work on."
     assert waits == {}
     assert last == "Both are done."
     assert can == {"backgroundSubagents": True}
@@ -307,10 +307,10 @@ async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(t
 async def test_an_abort_is_true_whatever_there_was_to_end(tmp_path: Path) -> None:
     async with project(tmp_path, {}) as at:
         idle = await at.post(f"{where(at)}/abort")
-        await at.stage.ears.until_status(Idle)
-        await at.stage.ears.until(SessionIdle)
+        await at.stage.listener.until_status(Idle)
+        await at.stage.listener.until(SessionIdle)
         nowhere = await at.post("/session/ses_none/abort")
-    assert (idle.body, nowhere.status, nowhere.body) == (True, 200, True)
+    assert (idle.json, nowhere.status, nowhere.json) == (True, 200, True)
 
 
 @pytest.mark.spec("X-01")
@@ -318,15 +318,15 @@ async def test_an_abort_while_it_waits_to_try_again_leaves_its_error_on_the_mess
     script = {"hi": [[fail("overloaded", retryable=True, status=503)]]}
     async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
         waiting = group.create_task(at.post(f"{where(at)}/message", text_prompt("hi")))
-        status = await at.stage.ears.until_status(Retry)
+        status = await at.stage.listener.until_status(Retry)
         aborted = await at.post(f"{where(at)}/abort")
         said = await waiting
-        (_, kept) = (await at.get(f"{where(at)}/message")).body
-        after = (await at.get("/session/status")).body
+        (_, kept) = (await at.get(f"{where(at)}/message")).json
+        after = (await at.get("/session/status")).json
     assert isinstance(status, Retry)
     assert status.attempt == 1
-    assert (aborted.body, said.status, after) == (True, 200, {})
-    assert said.body == kept
+    assert (aborted.json, said.status, after) == (True, 200, {})
+    assert said.json == kept
     assert kept["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
 
 
@@ -345,10 +345,10 @@ async def test_a_part_that_leads_nowhere_is_refused_and_the_session_is_none_the_
 ) -> None:
     async with project(tmp_path, {"hi": [[say("Hello.")]]}) as at:
         refused = await at.post(f"{where(at)}/message", {"parts": [*text_prompt("hi")["parts"], part]})
-        kept = (await at.get(f"{where(at)}/message")).body
+        kept = (await at.get(f"{where(at)}/message")).json
         answer = await at.post(f"{where(at)}/message", text_prompt("hi"))
     assert (refused.status, kept) == (400, [])
-    assert entry_text(answer.body) == "Hello."
+    assert entry_text(answer.json) == "Hello."
 
 
 @pytest.mark.spec("X-01")
@@ -366,14 +366,14 @@ async def test_parts_of_a_prompt_do_what_they_say(tmp_path: Path) -> None:
             {"type": "subtask", "prompt": "find", "description": "Find it", "agent": "general"},
         ]
         said = await at.post(f"{where(at)}/message", {"parts": parts})
-        (child,) = (await at.get(f"{where(at)}/children")).body
-        entries = (await at.get(f"{where(at)}/message")).body
+        (child,) = (await at.get(f"{where(at)}/children")).json
+        entries = (await at.get(f"{where(at)}/message")).json
     assert said.status == 200
-    (asked, *_), task = at.stage.told(), entries[1]["parts"][0]
+    (asked, *_), task = at.stage.request_messages(), entries[1]["parts"][0]
     assert isinstance(asked, UserTurn)
     assert "two" in asked.text
     assert "three" not in asked.text
     assert all(word in asked.text for word in ("b.txt", "hello", "the subagent explore"))
     assert (task["tool"], task["state"]["status"]) == ("task", "completed")
     assert task["state"]["metadata"]["sessionId"] == child["id"]
-    assert any(isinstance(each, ToolTurn) and "Found." in each.output for each in at.stage.told())
+    assert any(isinstance(each, ToolTurn) and "Found." in each.output for each in at.stage.request_messages())

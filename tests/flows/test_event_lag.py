@@ -16,9 +16,9 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
 from asyncagents.testing.inside import inside
-from tests.support.http.opencode import Screen
+from tests.support.http.opencode import OpencodeMirror
 from tests.support.model import HaltingModel
-from tests.support.runtime import stage
+from tests.support.runtime import open_stage
 from tests.support.wait import PATIENCE
 
 WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}
@@ -37,7 +37,7 @@ async def joined(stack: AsyncExitStack, runtime: Runtime, directory: str | None 
     return heard
 
 
-async def until_idle(heard: Heard, screen: Screen, *wanted: str) -> list[str]:
+async def until_idle(heard: Heard, screen: OpencodeMirror, *wanted: str) -> list[str]:
     """Until all of these are idle; returns the types of what was told."""
     types: list[str] = []
     async with asyncio.timeout(PATIENCE):
@@ -49,7 +49,7 @@ async def until_idle(heard: Heard, screen: Screen, *wanted: str) -> list[str]:
     return types
 
 
-async def until_over(heard: Heard, screen: Screen) -> None:
+async def until_over(heard: Heard, screen: OpencodeMirror) -> None:
     async with asyncio.timeout(PATIENCE):
         async for items in heard:
             for item in items:
@@ -58,7 +58,7 @@ async def until_over(heard: Heard, screen: Screen) -> None:
                     return
 
 
-async def some(heard: Heard, screen: Screen, pieces: int) -> None:
+async def some(heard: Heard, screen: OpencodeMirror, pieces: int) -> None:
     """Of what there is; with the last of it comes that a round is over."""
     async with asyncio.timeout(PATIENCE):
         async for items in heard:
@@ -70,21 +70,21 @@ async def some(heard: Heard, screen: Screen, pieces: int) -> None:
 
 
 async def state(runtime: Runtime, *sessions: Any) -> dict[str, Any]:
-    screen = Screen()
+    screen = OpencodeMirror()
     for session_id in sessions:
         info, entries = await runtime.session(session_id), await runtime.messages(session_id)
         screen.read(msgspec.to_builtins(info), [msgspec.to_builtins(entry) for entry in entries])
     return {"sessions": screen.sessions, "messages": screen.messages, "parts": screen.parts}
 
 
-def known(screen: Screen) -> dict[str, Any]:
+def known(screen: OpencodeMirror) -> dict[str, Any]:
     return {"sessions": screen.sessions, "messages": screen.messages, "parts": screen.parts}
 
 
 @pytest.mark.spec("X-01")
 async def test_who_does_not_read_is_told_later_how_everything_is(tmp_path: Path) -> None:
-    screen = Screen()
-    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+    screen = OpencodeMirror()
+    async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard = await joined(stack, at.runtime)
         new = [(await at.runtime.create_session(directory=tmp_path)).id for _ in range(30)]
         for session_id in new:
@@ -99,8 +99,8 @@ async def test_who_does_not_read_is_told_later_how_everything_is(tmp_path: Path)
 
 @pytest.mark.spec("X-01")
 async def test_who_falls_behind_again_while_he_catches_up_misses_nothing(tmp_path: Path) -> None:
-    screen = Screen()
-    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+    screen = OpencodeMirror()
+    async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard = await joined(stack, at.runtime)
         new = [(await at.runtime.create_session(directory=tmp_path)).id for _ in range(30)]
         for each in new:
@@ -118,8 +118,8 @@ async def test_who_falls_behind_again_while_he_catches_up_misses_nothing(tmp_pat
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("behind", [False, True])
 async def test_what_is_taken_out_of_a_conversation_is_told_to_be_gone(tmp_path: Path, behind: bool) -> None:
-    screen = Screen()
-    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+    screen = OpencodeMirror()
+    async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         session_id = (await at.runtime.create_session(directory=tmp_path)).id
         for _ in range(2):
             await at.runtime.prompt(session_id, "hi")
@@ -144,8 +144,8 @@ async def test_what_is_taken_out_of_a_conversation_is_told_to_be_gone(tmp_path: 
 @pytest.mark.spec("X-01")
 async def test_who_reads_by_fits_and_starts_knows_at_rest_what_there_is(tmp_path: Path) -> None:
     """Several at once, each at its own pace; some in another directory."""
-    rng, screens = random.Random(9), [Screen() for _ in range(4)]
-    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+    rng, screens = random.Random(9), [OpencodeMirror() for _ in range(4)]
+    async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         here = str(tmp_path / "a")
         hearers = [await joined(stack, at.runtime, here if number % 2 else None) for number in range(4)]
         elsewhere = (await at.runtime.create_session(directory=tmp_path / "b")).id
@@ -165,8 +165,8 @@ async def test_who_reads_by_fits_and_starts_knows_at_rest_what_there_is(tmp_path
 
 @pytest.mark.spec("X-01")
 async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) -> None:
-    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
-        heard, screen = await joined(stack, at.runtime), Screen()
+    async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        heard, screen = await joined(stack, at.runtime), OpencodeMirror()
         at.runtime.broadcast.announce("installation.updated", {"version": "1"})
         new = [(await at.runtime.create_session(directory=tmp_path)).id for _ in range(30)]
         for session_id in new:
@@ -183,21 +183,21 @@ async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) ->
 
 @pytest.mark.spec("X-01")
 async def test_who_misses_more_than_can_be_told_begins_afresh(tmp_path: Path) -> None:
-    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+    async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard = await joined(stack, at.runtime)
         await anext(heard)
         for number in range(2_100):
             at.runtime.broadcast.announce("installation.updated", {"version": str(number)})
         with pytest.raises(EventsLost):
-            await until_over(heard, Screen())
+            await until_over(heard, OpencodeMirror())
 
 
 @pytest.mark.spec("X-01")
 async def test_who_fell_behind_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
     """As clients put it together that do not look at offsets."""
     model = HaltingModel({"go": [[say("One ", *["and "] * 1_200, "two ", "three.")]]}, "two ")
-    async with stage(tmp_path, model) as at, AsyncExitStack() as stack:
-        heard, screen = await joined(stack, at.runtime), Screen()
+    async with open_stage(tmp_path, model) as at, AsyncExitStack() as stack:
+        heard, screen = await joined(stack, at.runtime), OpencodeMirror()
         await at.runtime.send(at.session_id, "go")
         await model.halts.wait()
         await _text(heard, screen, "One " + "and " * 1_200 + "two ")
@@ -206,7 +206,7 @@ async def test_who_fell_behind_while_a_text_is_written_gets_all_of_it(tmp_path: 
         await until_idle(heard, screen, at.session_id)
 
 
-async def _text(heard: Heard, screen: Screen, wanted: str) -> None:
+async def _text(heard: Heard, screen: OpencodeMirror, wanted: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while wanted not in {part.get("text") for part in screen.parts.values()}:
             for item in await anext(heard):
@@ -215,7 +215,7 @@ async def _text(heard: Heard, screen: Screen, wanted: str) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_path: Path) -> None:
-    async with stage(tmp_path, WORDY) as at:
+    async with open_stage(tmp_path, WORDY) as at:
         before = len(inside(at.runtime).bus._listeners[None])
         async with AsyncExitStack() as stack:
             await joined(stack, at.runtime)
@@ -230,11 +230,11 @@ async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_p
 @pytest.mark.spec("X-01")
 async def test_a_runtime_that_closes_lets_everybody_go(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        async with stage(tmp_path, WORDY) as at:
+        async with open_stage(tmp_path, WORDY) as at:
             heard = await joined(stack, at.runtime)
             await anext(heard)
         with pytest.raises(Closed):
-            await until_over(heard, Screen())
+            await until_over(heard, OpencodeMirror())
 
 
 @pytest.mark.spec("X-01")
@@ -243,11 +243,11 @@ async def test_sessions_of_long_ago_are_told_in_their_directories(
 ) -> None:
     """Where a session works is looked up once, and may be forgotten."""
     monkeypatch.setattr(broadcast_room, "MAX_LOCATIONS", 2)
-    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+    async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         here, there = str(tmp_path / "a"), str(tmp_path / "b")
         ours = [(await at.runtime.create_session(directory=here)).id for _ in range(4)]
         theirs = [(await at.runtime.create_session(directory=there)).id for _ in range(4)]
-        heard, screen = await joined(stack, at.runtime, here), Screen()
+        heard, screen = await joined(stack, at.runtime, here), OpencodeMirror()
         for mine, other in zip(ours, theirs, strict=True):
             await at.runtime.prompt(other, "hi")
             await at.runtime.prompt(mine, "hi")
@@ -259,9 +259,9 @@ async def test_sessions_of_long_ago_are_told_in_their_directories(
 
 @pytest.mark.spec("X-01")
 async def test_a_session_that_is_gone_before_it_is_read_of_disturbs_nobody(tmp_path: Path) -> None:
-    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+    async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         old = (await at.runtime.create_session(directory=tmp_path)).id
-        heard, screen = await joined(stack, at.runtime, str(tmp_path)), Screen()
+        heard, screen = await joined(stack, at.runtime, str(tmp_path)), OpencodeMirror()
         await at.runtime.send(old, "note", wakes=False)
         await at.runtime.delete_session(old)
         new = (await at.runtime.create_session(directory=tmp_path)).id

@@ -25,10 +25,10 @@ from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, s
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.tools.project import projects
-from tests.support.http.client import LATE, calling
-from tests.support.http.opencode import BEATS, Hearer, Screen, hearing
+from tests.support.http.client import NO_HEARTBEAT, open_http_client
+from tests.support.http.opencode import HEARTBEAT, OpencodeMirror, OpencodeStream, open_opencode_stream
 from tests.support.model import HaltingModel
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 from tests.support.tool import CAREFUL
 from tests.support.wait import PATIENCE
 
@@ -46,7 +46,7 @@ async def served(
     tmp_path: Path,
     script: Script | ScriptedModel,
     *,
-    heartbeat: float = LATE,
+    heartbeat: float = NO_HEARTBEAT,
     name: str = "project",
     **more: Any,
 ) -> AsyncIterator[Served]:
@@ -54,7 +54,7 @@ async def served(
     directory.mkdir(exist_ok=True)
     where = ServerOptions(port=0, heartbeat_seconds=heartbeat)
     async with (
-        stage(tmp_path / "data", script, directory=directory, **more) as at,
+        open_stage(tmp_path / "data", script, directory=directory, **more) as at,
         open_server(at.runtime, tmp_path / "data", where, directory=directory) as listing,
     ):
         yield Served(at, listing, directory)
@@ -62,7 +62,7 @@ async def served(
 
 @pytest.mark.spec("X-01")
 async def test_frames_and_headers_are_those_that_clients_of_opencode_expect(tmp_path: Path) -> None:
-    async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
+    async with served(tmp_path, HELLO) as at, open_opencode_stream(at.listing) as hearer:
         await at.stage.prompt("hi")
         await hearer.until("session.idle")
 
@@ -73,21 +73,21 @@ async def test_frames_and_headers_are_those_that_clients_of_opencode_expect(tmp_
         "no",
         "nosniff",
     ]
-    assert all(list(event) == ["id", "type", "properties"] for event in hearer.heard)
-    ids = [event["id"] for event in hearer.heard]
+    assert all(list(event) == ["id", "type", "properties"] for event in hearer.events)
+    ids = [event["id"] for event in hearer.events]
     assert ids == sorted(set(ids))
     assert all(each.startswith("evt_") and len(each) == 30 for each in ids)
-    assert hearer.heard[0]["properties"] == {}
+    assert hearer.events[0]["properties"] == {}
 
 
 @pytest.mark.spec("X-01")
 async def test_a_turn_is_told_in_the_order_that_clients_rely_on(tmp_path: Path) -> None:
-    async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
+    async with served(tmp_path, HELLO) as at, open_opencode_stream(at.listing) as hearer:
         session = await at.stage.runtime.create_session(directory=at.directory)
         await at.stage.runtime.prompt(session.id, "hi")
         await hearer.until("session.idle")
 
-    said = [_short(event) for event in hearer.heard if event["type"] != "prompt.answered"]
+    said = [_short(event) for event in hearer.events if event["type"] != "prompt.answered"]
     assert said == [
         "server.connected",
         "session.created",
@@ -119,21 +119,21 @@ def _short(event: dict[str, Any]) -> str:
 
 @pytest.mark.spec("X-01")
 async def test_an_abort_is_told_as_one_error_before_the_session_is_idle(tmp_path: Path) -> None:
-    script = {"go": [[say("I beg"), pause(LATE)]]}
-    async with served(tmp_path, script) as at, hearing(at.listing) as hearer:
+    script = {"go": [[say("I beg"), pause(NO_HEARTBEAT)]]}
+    async with served(tmp_path, script) as at, open_opencode_stream(at.listing) as hearer:
         await at.stage.runtime.send(at.stage.session_id, "go")
         await hearer.until("message.part.delta")
         await at.stage.abort()
         await hearer.until("session.idle")
 
-    errors = [event for event in hearer.heard if event["type"] == "session.error"]
+    errors = [event for event in hearer.events if event["type"] == "session.error"]
     assert [each["properties"]["error"]["name"] for each in errors] == ["MessageAbortedError"]
     assert hearer.types.index("session.error") < len(hearer.types) - 2
 
 
 @pytest.mark.spec("X-01")
 async def test_a_failure_is_told_before_the_session_is_idle(tmp_path: Path) -> None:
-    async with served(tmp_path, {"go": [[fail("no")]]}) as at, hearing(at.listing) as hearer:
+    async with served(tmp_path, {"go": [[fail("no")]]}) as at, open_opencode_stream(at.listing) as hearer:
         await at.stage.prompt("go")
         await hearer.until("session.idle")
 
@@ -144,7 +144,7 @@ async def test_a_failure_is_told_before_the_session_is_idle(tmp_path: Path) -> N
 @pytest.mark.spec("X-01")
 async def test_asks_are_told_as_they_are_listed(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="x")], [say("Done.")]]}
-    async with served(tmp_path, script, tools=[CAREFUL]) as at, hearing(at.listing) as hearer:
+    async with served(tmp_path, script, tools=[CAREFUL]) as at, open_opencode_stream(at.listing) as hearer:
         await at.stage.runtime.send(at.stage.session_id, "go")
         asked = await hearer.until("permission.asked")
         (waiting,) = await at.stage.runtime.asks()
@@ -161,7 +161,7 @@ async def test_asks_are_told_as_they_are_listed(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_each_session_of_a_tree_is_told_to_be_gone(tmp_path: Path) -> None:
-    async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
+    async with served(tmp_path, HELLO) as at, open_opencode_stream(at.listing) as hearer:
         runtime, root_id = at.stage.runtime, at.stage.session_id
         child = await runtime.create_session(directory=at.directory, parent_id=root_id)
         other = await runtime.create_session(directory=at.directory)
@@ -178,8 +178,8 @@ async def test_each_session_of_a_tree_is_told_to_be_gone(tmp_path: Path) -> None
 async def test_one_directory_is_heard_and_all_of_them_with_their_names(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
-        hearing(at.listing) as here,
-        hearing(at.listing, "/global/event") as everywhere,
+        open_opencode_stream(at.listing) as here,
+        open_opencode_stream(at.listing, "/global/event") as everywhere,
     ):
         runtime = at.stage.runtime
         there = await runtime.create_session(directory=tmp_path)
@@ -190,10 +190,10 @@ async def test_one_directory_is_heard_and_all_of_them_with_their_names(tmp_path:
 
     assert here.sessions() == {at.stage.session_id}
     assert everywhere.sessions() == {at.stage.session_id, there.id}
-    assert list(everywhere.heard[0]) == ["payload"]
+    assert list(everywhere.events[0]) == ["payload"]
     places = {
         each["payload"]["properties"]["sessionID"]: (each["directory"], each["project"])
-        for each in everywhere.heard[1:]
+        for each in everywhere.events[1:]
     }
     assert places == {
         there.id: (str(tmp_path), there.project_id),
@@ -218,7 +218,9 @@ async def test_a_directory_is_the_same_however_it_is_named(tmp_path: Path, named
         headers = {"header": {"x-opencode-directory": quote(path, safe="")}}
         headers["both"] = {"x-opencode-directory": "/elsewhere"}
         query = f"?workspace=wrk_x&directory={quote(queries[named])}" if named in queries else "?workspace="
-        async with hearing(at.listing, f"/event{query}", headers=headers.get(named, {})) as hearer:
+        async with open_opencode_stream(
+            at.listing, f"/event{query}", headers=headers.get(named, {})
+        ) as hearer:
             await at.stage.prompt("hi")
             await hearer.until("session.idle")
 
@@ -229,12 +231,12 @@ async def test_a_directory_is_the_same_however_it_is_named(tmp_path: Path, named
 async def test_a_directory_that_is_not_there_is_silent_and_one_that_is_no_path_is_refused(
     tmp_path: Path,
 ) -> None:
-    async with served(tmp_path, HELLO) as at, calling(at.listing) as caller:
-        async with hearing(at.listing, f"/event?directory={tmp_path}/none") as hearer:
+    async with served(tmp_path, HELLO) as at, open_http_client(at.listing) as caller:
+        async with open_opencode_stream(at.listing, f"/event?directory={tmp_path}/none") as hearer:
             await at.stage.prompt("hi")
             at.stage.runtime.instances.dispose(str(tmp_path / "none"))
             await hearer.until_end()
-        bad = await caller.ask("GET", "/event?directory=/a%0Ab", headers=caller.token)
+        bad = await caller.request("GET", "/event?directory=/a%0Ab", headers=caller.authorization)
 
     assert hearer.types == ["server.connected", "server.instance.disposed"]
     assert bad.status == 400
@@ -244,23 +246,23 @@ async def test_a_directory_that_is_not_there_is_silent_and_one_that_is_no_path_i
 async def test_a_heart_beats_whether_or_not_something_happens(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO, heartbeat=0.05) as at,
-        hearing(at.listing) as here,
-        hearing(at.listing, "/global/event") as everywhere,
+        open_opencode_stream(at.listing) as here,
+        open_opencode_stream(at.listing, "/global/event") as everywhere,
     ):
         beats = 0
         async with asyncio.timeout(PATIENCE):
             while beats < 3:
                 await at.stage.runtime.create_session(directory=at.directory)
                 await here.until("session.created")
-                beats = sum(BEATS.encode() in frame for frame in here.raw)
+                beats = sum(HEARTBEAT.encode() in frame for frame in here.raw)
             await everywhere.until(
-                "session.created", lambda told: sum(BEATS.encode() in f for f in everywhere.raw) > 1
+                "session.created", lambda told: sum(HEARTBEAT.encode() in f for f in everywhere.raw) > 1
             )
 
-    (beat, *_) = [frame for frame in everywhere.raw if BEATS.encode() in frame]
+    (beat, *_) = [frame for frame in everywhere.raw if HEARTBEAT.encode() in frame]
     told = msgspec.json.decode(beat[6:])
     assert list(told) == ["payload"]
-    assert (told["payload"]["type"], told["payload"]["properties"]) == (BEATS, {})
+    assert (told["payload"]["type"], told["payload"]["properties"]) == (HEARTBEAT, {})
 
 
 @pytest.mark.spec("X-01")
@@ -272,14 +274,14 @@ async def test_who_joins_while_a_text_is_written_is_told_what_there_is_of_it(
     model = HaltingModel({"go": [[say("One ", "two ", "three.")]]}, "two ")
     async with served(tmp_path, model) as at:
         await at.stage.runtime.send(at.stage.session_id, "go")
-        await at.stage.ears.until_said("two ")
-        async with hearing(at.listing, path) as hearer:
+        await at.stage.listener.until_text("two ")
+        async with open_opencode_stream(at.listing, path) as hearer:
             first = await hearer.until("message.part.updated")
             model.go.set()
             await hearer.until("session.idle")
 
-    screen = Screen()
-    for event in hearer.heard[: hearer.types.index("message.part.delta") + 1]:
+    screen = OpencodeMirror()
+    for event in hearer.events[: hearer.types.index("message.part.delta") + 1]:
         screen.apply(event)
     assert first["part"]["text"] == "One two "
     assert [part["text"] for part in screen.parts.values()] == ["One two three."]
@@ -290,7 +292,7 @@ async def test_what_another_process_makes_begins_with_the_session(tmp_path: Path
     async with (
         served(tmp_path, HELLO) as at,
         open_runtime(tmp_path / "data", model=ScriptedModel({}), serve=False) as other,
-        hearing(at.listing) as hearer,
+        open_opencode_stream(at.listing) as hearer,
     ):
         session = await other.create_session(directory=at.directory, title="Theirs")
         await other.send(session.id, "note", wakes=False)
@@ -298,7 +300,7 @@ async def test_what_another_process_makes_begins_with_the_session(tmp_path: Path
         await other.send(at.stage.session_id, "hi")
         await hearer.until("session.idle", lambda told: told["sessionID"] == at.stage.session_id)
 
-    theirs = [event["type"] for event in hearer.heard if event["properties"].get("sessionID") == session.id]
+    theirs = [event["type"] for event in hearer.events if event["properties"].get("sessionID") == session.id]
     assert theirs[0] == "session.created"
     assert theirs.count("session.created") == 1
     assert {"message.updated", "message.part.updated"} <= set(theirs)
@@ -309,29 +311,31 @@ async def test_a_directory_that_is_disposed_of_ends_its_streams_and_hurts_nothin
     model = HaltingModel({"go": [[say("One ", "two.")]]}, "One ")
     async with (
         served(tmp_path, model) as at,
-        calling(at.listing) as caller,
-        hearing(at.listing) as here,
-        hearing(at.listing, f"/event?directory={tmp_path}") as there,
-        hearing(at.listing, "/global/event") as everywhere,
+        open_http_client(at.listing) as caller,
+        open_opencode_stream(at.listing) as here,
+        open_opencode_stream(at.listing, f"/event?directory={tmp_path}") as there,
+        open_opencode_stream(at.listing, "/global/event") as everywhere,
     ):
         await at.stage.runtime.send(at.stage.session_id, "go")
         await here.until("message.part.delta")
-        done = await caller.ask("POST", "/instance/dispose", headers=caller.token)
+        done = await caller.request("POST", "/instance/dispose", headers=caller.authorization)
         await here.until_end()
         model.go.set()
         await everywhere.until("session.idle")
         alone = list(there.types)
-        all_done = await caller.ask("POST", "/global/dispose", headers=caller.token)
+        all_done = await caller.request("POST", "/global/dispose", headers=caller.authorization)
         await there.until_end()
         await everywhere.until("global.disposed")
 
     assert (done.status, done.json, all_done.status, all_done.json) == (200, True, 200, True)
-    assert here.heard[-1]["type"] == "server.instance.disposed"
-    assert here.heard[-1]["properties"] == {"directory": str(at.directory)}
+    assert here.events[-1]["type"] == "server.instance.disposed"
+    assert here.events[-1]["properties"] == {"directory": str(at.directory)}
     assert alone == ["server.connected"]
     assert there.types == ["server.connected", "server.instance.disposed"]
-    assert everywhere.heard[-1]["directory"] == "global"
-    assert [event.get("directory") for event in everywhere.heard if event["payload"]["type"] == DISPOSED] == [
+    assert everywhere.events[-1]["directory"] == "global"
+    assert [
+        event.get("directory") for event in everywhere.events if event["payload"]["type"] == DISPOSED
+    ] == [
         str(at.directory),
         str(tmp_path),
     ]
@@ -355,11 +359,11 @@ async def test_files_of_a_directory_that_is_disposed_of_are_read_afresh(
     rules = tmp_path / "project" / "AGENTS.md"
     rules.parent.mkdir()
     rules.write_text("Use tabs.")
-    async with served(tmp_path, HELLO, coding=coding) as at, calling(at.listing) as caller:
+    async with served(tmp_path, HELLO, coding=coding) as at, open_http_client(at.listing) as caller:
         await at.stage.prompt("hi")
         rules.write_text("Use spaces.")
         await at.stage.prompt("hi")
-        await caller.ask("POST", path, headers=caller.token)
+        await caller.request("POST", path, headers=caller.authorization)
         await at.stage.prompt("hi")
         systems = [request.system for request in at.stage.model.requests]
 
@@ -369,8 +373,11 @@ async def test_files_of_a_directory_that_is_disposed_of_are_read_afresh(
 
 @pytest.mark.spec("X-01")
 async def test_who_only_asks_whether_there_is_a_stream_leaves_nothing_behind(tmp_path: Path) -> None:
-    async with served(tmp_path, HELLO) as at, calling(at.listing) as caller:
-        told = [await caller.ask("HEAD", path, headers=caller.token) for path in ("/event", "/global/event")]
+    async with served(tmp_path, HELLO) as at, open_http_client(at.listing) as caller:
+        told = [
+            await caller.request("HEAD", path, headers=caller.authorization)
+            for path in ("/event", "/global/event")
+        ]
         left = at.stage.runtime.broadcast.directories
 
     assert [each.status for each in told] == [200, 200]
@@ -381,9 +388,9 @@ async def test_who_only_asks_whether_there_is_a_stream_leaves_nothing_behind(tmp
 async def test_something_that_is_in_no_row_is_told_in_its_place(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
-        hearing(at.listing) as here,
-        hearing(at.listing, f"/event?directory={tmp_path}") as there,
-        hearing(at.listing, "/global/event") as everywhere,
+        open_opencode_stream(at.listing) as here,
+        open_opencode_stream(at.listing, f"/event?directory={tmp_path}") as there,
+        open_opencode_stream(at.listing, "/global/event") as everywhere,
     ):
         broadcast = at.stage.runtime.broadcast
         broadcast.announce(
@@ -394,9 +401,9 @@ async def test_something_that_is_in_no_row_is_told_in_its_place(tmp_path: Path) 
 
     assert told == [{"version": "1"}] * 3
     assert here.types[1:] == ["vcs.branch.updated", "installation.updated"]
-    assert here.heard[1]["properties"] == {"branch": "a\nb"}
+    assert here.events[1]["properties"] == {"branch": "a\nb"}
     assert there.types[1:] == ["installation.updated"]
-    assert everywhere.heard[1]["project"] == "p"
+    assert everywhere.events[1]["project"] == "p"
 
 
 def _ticket(user: str, password: str) -> str:
@@ -408,15 +415,15 @@ async def test_a_browser_proves_itself_by_its_address_and_nobody_writes_that_dow
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    async with served(tmp_path, HELLO) as at, calling(at.listing) as caller:
+    async with served(tmp_path, HELLO) as at, open_http_client(at.listing) as caller:
         token = str(at.listing.token)
         for user in ("opencode", "", "x"):
             path = f"/event?auth_token={_ticket(user, token)}"
-            async with caller.listen(path) as listener:
+            async with caller.stream(path) as listener:
                 assert (await listener.next()) is not None
-        made = await caller.ask("POST", f"/session?auth_token={_ticket('opencode', token)}", json={})
+        made = await caller.request("POST", f"/session?auth_token={_ticket('opencode', token)}", json={})
         wrong = [
-            await caller.ask("GET", f"/global/event?auth_token={each}")
+            await caller.request("GET", f"/global/event?auth_token={each}")
             for each in (
                 _ticket("opencode", token[:-1]),
                 token,
@@ -458,8 +465,8 @@ async def test_who_proves_nothing_is_told_in_words_that_opencodes_clients_know(t
 async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
     connected = asyncio.Event()
 
-    async def listen(at: Served) -> Hearer:
-        async with hearing(at.listing) as hearer:
+    async def listen(at: Served) -> OpencodeStream:
+        async with open_opencode_stream(at.listing) as hearer:
             connected.set()
             await hearer.until_end()
             return hearer

@@ -22,7 +22,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.llm.scripted import call, say, think
 from asyncagents.testing.inside import inside
-from tests.support.runtime import stage
+from tests.support.runtime import open_stage
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 
@@ -71,7 +71,7 @@ class Client:
 @pytest.mark.spec("C-02", "C-06")
 async def test_a_listener_that_keeps_up_has_what_the_store_has(tmp_path: Path) -> None:
     script = {"go": [[think("Hm."), say("a", "b"), call("echo", text="c")], [say("d ", "e ")]]}
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         async with at.runtime.events(at.session_id) as events:
             client = Client(events)
             await at.prompt("go")
@@ -84,7 +84,7 @@ async def test_a_listener_that_keeps_up_has_what_the_store_has(tmp_path: Path) -
 @pytest.mark.spec("C-02", "C-06")
 async def test_a_listener_that_fell_behind_catches_up_with_the_final_state(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
         async with at.runtime.events(at.session_id) as events:
             client = Client(events)
             prompt = asyncio.ensure_future(at.prompt("go"))
@@ -101,7 +101,7 @@ async def test_a_listener_that_fell_behind_catches_up_with_the_final_state(tmp_p
 async def test_a_listener_that_was_cut_off_hears_on(tmp_path: Path) -> None:
     gate = Gate("gate")
     gate.go.set()
-    async with stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
         async with at.runtime.events(at.session_id) as events:
             client = Client(events)
             await at.prompt("go")
@@ -112,7 +112,7 @@ async def test_a_listener_that_was_cut_off_hears_on(tmp_path: Path) -> None:
 
 
 async def test_a_listener_to_all_hears_of_new_sessions(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at, at.runtime.events() as events:
+    async with open_stage(tmp_path, {}) as at, at.runtime.events() as events:
         client = Client(events)
         await at.prompt("hello")
         created = await at.runtime.create_session(directory=tmp_path)
@@ -122,7 +122,7 @@ async def test_a_listener_to_all_hears_of_new_sessions(tmp_path: Path) -> None:
 
 
 async def test_a_listener_that_leaves_costs_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         before = dict(inside(at.runtime).bus._listeners)
         async with at.runtime.events(at.session_id) as events:
             await at.prompt("hello")
@@ -133,7 +133,7 @@ async def test_a_listener_that_leaves_costs_nothing(tmp_path: Path) -> None:
 @pytest.mark.spec("X-07")
 async def test_a_prompt_can_be_followed_until_it_is_answered(tmp_path: Path) -> None:
     script = {"go": [[say("a", "b"), call("echo", text="c")], [say("d")]]}
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         heard = [event async for event in at.runtime.stream(at.session_id, "go", key="k")]
         again = [event async for event in at.runtime.stream(at.session_id, "go", key="k")]
 
@@ -144,7 +144,7 @@ async def test_a_prompt_can_be_followed_until_it_is_answered(tmp_path: Path) -> 
 
 @pytest.mark.spec("X-07", "C-06")
 async def test_one_can_wait_for_a_session_to_come_to_rest(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         await at.runtime.send(at.session_id, "hello")
         assert await at.runtime.wait(at.session_id) == Idle()
         assert await at.runtime.wait(at.session_id) == Idle()

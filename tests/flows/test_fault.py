@@ -17,32 +17,36 @@ from asyncagents.engine.runner import RestVerdict
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from tests.support.http.client import serving
-from tests.support.runtime import open_world, stage
+from tests.support.http.client import serve_delegation
+from tests.support.runtime import open_sqlite_runtime, open_stage
 from tests.support.telemetry import scrape_metrics
-from tests.support.tool import Nothing
+from tests.support.tool import NoArguments
 from tests.support.wait import PATIENCE
 
 
-async def _broken(args: Nothing, context: ToolContext) -> Outcome:
+async def _broken(args: NoArguments, context: ToolContext) -> Outcome:
     raise ZeroDivisionError("a bug of a tool")
 
 
-async def _refusing(args: Nothing, context: ToolContext) -> Outcome:
+async def _refusing(args: NoArguments, context: ToolContext) -> Outcome:
     raise ToolError("not today")
 
 
-async def _good(args: Nothing, context: ToolContext) -> Outcome:
+async def _good(args: NoArguments, context: ToolContext) -> Outcome:
     return Completed("done")
 
 
-TOOLS = (Tool("broken", Nothing, _broken), Tool("refusing", Nothing, _refusing), Tool("good", Nothing, _good))
+TOOLS = (
+    Tool("broken", NoArguments, _broken),
+    Tool("refusing", NoArguments, _refusing),
+    Tool("good", NoArguments, _good),
+)
 
 
 @pytest.mark.spec("X-11")
 async def test_a_bug_of_a_tool_is_counted_and_a_refusal_is_not(tmp_path: Path) -> None:
     script = {"go": [[call("broken"), call("refusing"), call("good")], [say("Well.")]]}
-    async with serving(tmp_path, script, *TOOLS) as at:
+    async with serve_delegation(tmp_path, script, *TOOLS) as at:
         await at.stage.prompt("go")
         samples = await scrape_metrics(at.caller)
     assert {name: value for name, value in samples.items() if name.startswith("faults")} == {
@@ -60,9 +64,9 @@ async def test_a_run_that_fails_is_counted_and_tried_again(tmp_path: Path) -> No
             raise ZeroDivisionError("a bug of a hook")
         return ()
 
-    async with stage(tmp_path, {"go": [[say("Done.")]]}, before_rest=hook) as at:
+    async with open_stage(tmp_path, {"go": [[say("Done.")]]}, before_rest=hook) as at:
         await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         counts = at.runtime.counters.faults.counts
     assert (asked, counts) == (["done", "done"], {("run",): 1})
 
@@ -71,14 +75,14 @@ async def test_a_run_that_fails_is_counted_and_tried_again(tmp_path: Path) -> No
 async def test_a_row_that_breaks_the_sweep_ends_no_runtime(tmp_path: Path) -> None:
     """A request that waits for its next try; what it was thought to cost cannot be read."""
     script = {"go": [[fail("overloaded", retryable=True, retry_after=3600.0)]], "hello": [[say("Hello.")]]}
-    async with stage(tmp_path, script) as at:
+    async with open_stage(tmp_path, script) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until(SessionStatus, lambda event: isinstance(event.status, Retry))
+        await at.listener.until(SessionStatus, lambda event: isinstance(event.status, Retry))
     with closing(sqlite3.connect(tmp_path / "asyncagents.db")) as database, database:
         database.execute("UPDATE request SET next_at = 1, estimate = ? WHERE state = 'backoff'", (b"{no",))
     alarm = Alarm()
     setup = Setup(model=ScriptedModel(script), observer=alarm)
-    async with open_world(tmp_path, setup) as runtime, asyncio.timeout(PATIENCE):
+    async with open_sqlite_runtime(tmp_path, setup) as runtime, asyncio.timeout(PATIENCE):
         assert await alarm.heard.get() == ("sweep", "DecodeError")
         session = await runtime.create_session(directory=tmp_path)
         answer = await runtime.prompt(session.id, "hello")

@@ -19,7 +19,7 @@ from asyncagents.store.postgres.migrate import reset_epoch
 from asyncagents.store.postgres.retention import tidy
 from asyncagents.store.postgres.statement import load_statements
 from asyncagents.testing.inside import inside
-from tests.support.http.client import serve
+from tests.support.http.client import serve_runtime
 from tests.support.postgres.database import Server, a_database
 from tests.support.wait import PATIENCE
 
@@ -94,7 +94,7 @@ async def test_a_runtime_whose_database_was_restored_ends_and_its_readers_start_
 async def test_who_only_takes_in_is_ready_while_somebody_works(dsn: str, tmp_path: Path) -> None:
     async with (
         member(dsn, tmp_path / "a", "p", serve=False) as (front, _),
-        serve(front, tmp_path / "a") as caller,
+        serve_runtime(front, tmp_path / "a") as caller,
         asyncio.timeout(PATIENCE),
     ):
         assert (await caller.get("/ready")).status == 503

@@ -15,8 +15,15 @@ from asyncagents.domain.window import Window
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.support.delegation import allow, launch, notices, task_named, until_quiet, visible
-from tests.support.model import Reader
+from tests.support.delegation import (
+    allow_all,
+    find_notices,
+    launch_task,
+    task_named,
+    visible_texts,
+    wait_until_quiet,
+)
+from tests.support.model import WindowModel
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 
@@ -44,9 +51,9 @@ def play(request: ChatRequest) -> Sequence[ScriptLine]:
         case "look":
             return [call("echo", text="a sparrow")]
         case "fork":
-            return [say("I fork."), launch("Forked", "find the nest", fork=True)]
+            return [say("I fork."), launch_task("Forked", "find the nest", fork=True)]
         case "fork and wait":
-            return [launch("Forked", "wait for it", fork=True)]
+            return [launch_task("Forked", "wait for it", fork=True)]
         case "list":
             return [call("asyncagents_list")]
         case _:
@@ -54,7 +61,7 @@ def play(request: ChatRequest) -> Sequence[ScriptLine]:
 
 
 class Nest:
-    def __init__(self, runtime: Runtime, session_id: SessionId, model: Reader) -> None:
+    def __init__(self, runtime: Runtime, session_id: SessionId, model: WindowModel) -> None:
         self.runtime = runtime
         self.session_id = session_id
         self.model = model
@@ -70,9 +77,9 @@ class Nest:
 
 @asynccontextmanager
 async def nest(data: Path, *tools: Any, session_id: SessionId | None = None) -> AsyncIterator[Nest]:
-    model = Reader(Window(), play)
+    model = WindowModel(Window(), play)
     async with open_runtime(
-        data, model=model, tools=[ECHO, *tools], delegation=True, policy=allow
+        data, model=model, tools=[ECHO, *tools], delegation=True, policy=allow_all
     ) as runtime:
         found = session_id or (await runtime.create_session(directory=data)).id
         yield Nest(runtime, found, model)
@@ -83,7 +90,7 @@ async def test_a_fork_is_told_what_its_parent_was_then_that_it_is_one_then_its_t
     async with nest(tmp_path) as at:
         await at.prompt("look")
         await at.prompt("fork")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         task = await task_named(at.runtime, "Forked")
         child = await at.runtime.session(task.session_id)
         entries = await at.runtime.messages(at.session_id)
@@ -100,7 +107,7 @@ async def test_a_fork_is_told_what_its_parent_was_then_that_it_is_one_then_its_t
     launched = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)][-1]
     assert isinstance(launched, ToolCompleted)
     assert "forked" in launched.output
-    assert len(notices(entries)) == 1
+    assert len(find_notices(entries)) == 1
 
 
 @pytest.mark.spec("T-11")
@@ -108,10 +115,10 @@ async def test_the_preamble_is_not_shown_as_something_a_person_said(tmp_path: Pa
     async with nest(tmp_path) as at:
         await at.prompt("look")
         await at.prompt("fork")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         entries = await at.runtime.messages((await task_named(at.runtime, "Forked")).session_id)
     (own,) = [entry for entry in entries if any(_starts(part, PREAMBLE) for part in entry.parts)]
-    assert visible(own) == ["find the nest"]
+    assert visible_texts(own) == ["find the nest"]
     texts = [part for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
     assert [isinstance(part.state, ToolCompleted) for part in texts] == [True]
 
@@ -124,7 +131,7 @@ def _starts(part: object, text: str) -> bool:
 async def test_a_fork_is_listed_as_such(tmp_path: Path) -> None:
     async with nest(tmp_path) as at:
         await at.prompt("fork")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("list")
         task = await task_named(at.runtime, "Forked")
     listed = [told.output for told in at.model.requests[-1].messages if isinstance(told, ToolTurn)][-1]
@@ -141,7 +148,7 @@ async def test_a_fork_goes_on_with_what_it_inherited_after_a_restart(tmp_path: P
     (before,) = at.forks
     second.go.set()
     async with nest(tmp_path, second.tool, session_id=at.session_id) as again:
-        await until_quiet(again.runtime, at.session_id)
+        await wait_until_quiet(again.runtime, at.session_id)
         task = await task_named(again.runtime, "Forked")
     after = again.forks[-1]
     assert list(after.messages[: len(before.messages)]) == list(before.messages)
@@ -154,10 +161,10 @@ async def test_a_fork_can_be_resumed_and_counts_only_what_it_did_itself(tmp_path
     async with nest(tmp_path) as at:
         await at.prompt("look")
         await at.prompt("fork")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         task = await task_named(at.runtime, "Forked")
         await at.runtime.tasks.resume(task.session_id, "and the eggs")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         after = await task_named(at.runtime, "Forked")
     assert task.progress is not None
     assert task.progress.tool_calls == 0
@@ -174,7 +181,7 @@ async def test_what_a_fork_does_changes_nothing_of_its_parents(tmp_path: Path) -
         await gate.until_started()
         before = await at.runtime.messages(at.session_id)
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         after = await at.runtime.messages(at.session_id)
     assert after[: len(before)] == before
-    assert len(notices(after)) == 1
+    assert len(find_notices(after)) == 1

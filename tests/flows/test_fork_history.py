@@ -18,9 +18,9 @@ from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.testing.inside import inside
 from tests.support.compaction import CompactionStage, open_compaction_stage, request_text
-from tests.support.domain.history import told
-from tests.support.model import Reader
-from tests.support.tool import Nothing, later
+from tests.support.domain.history import request_messages
+from tests.support.model import WindowModel
+from tests.support.tool import NoArguments, build_pending_tool
 from tests.support.wait import PATIENCE
 
 
@@ -30,9 +30,9 @@ class Forker:
     def __init__(self) -> None:
         self.runtime: Runtime | None = None
         self.made: list[ForkedHistory] = []
-        self.tool: Tool[Nothing] = Tool("fork", Nothing, self._run, effect="none")
+        self.tool: Tool[NoArguments] = Tool("fork", NoArguments, self._run, effect="none")
 
-    async def _run(self, args: Nothing, context: ToolContext) -> Completed:
+    async def _run(self, args: NoArguments, context: ToolContext) -> Completed:
         assert self.runtime is not None
         read = await inside(self.runtime).store.model_history(context.session_id, whole=True)
         self.made.append(
@@ -69,19 +69,19 @@ async def _drive(at: CompactionStage, forker: Forker, *prompts: str) -> None:
 
 @pytest.mark.spec("T-11")
 async def test_a_fork_is_what_the_model_was_told(tmp_path: Path) -> None:
-    forker, model = Forker(), Reader(Window(), work)
+    forker, model = Forker(), WindowModel(Window(), work)
     async with open_compaction_stage(tmp_path, model, forker.tool) as at:
         await _drive(at, forker, "hello", "fork", "again", "fork")
     forking = [step for step in model.steps if request_text(step).splitlines()[-1] == "fork"][::2]
     assert len(forker.made) == len(forking) == 2
     for fork, request in zip(forker.made, forking, strict=True):
-        assert told(fork.entries) == list(request.messages)
+        assert request_messages(fork.entries) == list(request.messages)
 
 
 @pytest.mark.spec("T-11")
 async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_path: Path) -> None:
-    forker, model = Forker(), Reader(Window(), work)
-    async with open_compaction_stage(tmp_path, model, forker.tool, later("job")) as at:
+    forker, model = Forker(), WindowModel(Window(), work)
+    async with open_compaction_stage(tmp_path, model, forker.tool, build_pending_tool("job")) as at:
         await _drive(at, forker, "start the job")
         (pending,) = await at.runtime.open_calls(at.session_id)
         await _drive(at, forker, "fork")
@@ -89,7 +89,7 @@ async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_pa
             await at.runtime.complete(pending.id, "forty-two")
             await at.runtime.wait(at.session_id)
         await _drive(at, forker, "fork")
-    before, after = (told(fork.entries) for fork in forker.made)
+    before, after = (request_messages(fork.entries) for fork in forker.made)
     assert [said.output for said in before if isinstance(said, ToolTurn)] == [UNDER_WAY]
     assert str(after).count("forty-two") == 1
     forking = [step for step in model.steps if request_text(step).splitlines()[-1] == "fork"]
@@ -98,13 +98,13 @@ async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_pa
 
 @pytest.mark.spec("T-11")
 async def test_a_fork_begins_with_the_last_summary(tmp_path: Path) -> None:
-    forker, model = Forker(), Reader(Window(), work)
-    async with open_compaction_stage(tmp_path, model, forker.tool, later("job")) as at:
+    forker, model = Forker(), WindowModel(Window(), work)
+    async with open_compaction_stage(tmp_path, model, forker.tool, build_pending_tool("job")) as at:
         await _drive(at, forker, "a first thing", "start the job")
         await at.compact()
         await _drive(at, forker, "fork")
     (fork,) = forker.made
-    head, summary, *rest = told(fork.entries)
+    head, summary, *rest = request_messages(fork.entries)
     (request,) = [step for step in model.steps if request_text(step).splitlines()[-1] == "fork"][:1]
     assert isinstance(head, UserTurn)
     assert head.text.endswith(SUMMARISED)

@@ -14,7 +14,7 @@ from asyncagents.domain.event import SessionError
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, end, fail, pause, say
-from tests.support.runtime import Stage, answer_of, resume_session, stage
+from tests.support.runtime import Stage, answer_of, open_stage, resume_session
 from tests.support.tool import ECHO
 
 CITY = {
@@ -45,7 +45,7 @@ def tools(request: ChatRequest) -> list[str]:
 
 @pytest.mark.spec("S-07")
 async def test_an_answer_that_fits_is_the_message_s_structured_and_ends_the_turn(tmp_path: Path) -> None:
-    async with stage(tmp_path, script([say("Let me see."), ROME])) as at:
+    async with open_stage(tmp_path, script([say("Let me see."), ROME])) as at:
         entry = await go(at)
         (state,) = await at.states()
         (asked, _) = await at.messages()
@@ -61,7 +61,7 @@ async def test_an_answer_that_fits_is_the_message_s_structured_and_ends_the_turn
 
 async def test_other_tools_may_be_used_first(tmp_path: Path) -> None:
     steps = script([call("echo", text="hi")], [call("echo", text="ho"), ROME])
-    async with stage(tmp_path, steps, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, steps, tools=[ECHO]) as at:
         entry = await go(at)
         states = await at.states()
     assert [request.tool_choice for request in at.model.requests] == ["required", "required"]
@@ -71,14 +71,14 @@ async def test_other_tools_may_be_used_first(tmp_path: Path) -> None:
 
 
 async def test_what_is_wrong_is_told_precisely_and_asked_again(tmp_path: Path) -> None:
-    async with stage(tmp_path, script([WRONG], [say("Rome, 3")], [ROME])) as at:
+    async with open_stage(tmp_path, script([WRONG], [say("Rome, 3")], [ROME])) as at:
         entry = await go(at)
         (first, last) = await at.states()
     assert isinstance(first, ToolFailed)
     assert 'at /people: "many" is not of type "integer"' in first.error
     assert "'extra' was unexpected" in first.error
     assert isinstance(last, ToolCompleted)
-    (_, again, plain) = [told.text for told in at.told() if isinstance(told, UserTurn)]
+    (_, again, plain) = [told.text for told in at.request_messages() if isinstance(told, UserTurn)]
     assert "is not of type" in again
     assert "it was not given by a call of StructuredOutput" in plain
     assert answer_of(entry).structured == {"name": "Rome", "people": 3}
@@ -90,10 +90,10 @@ async def test_what_is_wrong_is_told_precisely_and_asked_again(tmp_path: Path) -
 async def test_after_so_many_tries_the_turn_ends_with_an_error(
     tmp_path: Path, step: list[ScriptLine], count: int | None, requests: int
 ) -> None:
-    async with stage(tmp_path, {**script(*[step] * 9), "hello": [[say("Hello.")]]}) as at:
+    async with open_stage(tmp_path, {**script(*[step] * 9), "hello": [[say("Hello.")]]}) as at:
         entry = await go(at, JsonFormat(schema=CITY, retry_count=count))
         error = answer_of(entry).error
-        await at.ears.until(SessionError)
+        await at.listener.until(SessionError)
         after = await at.prompt("hello")
     assert isinstance(error, StructuredOutputError)
     assert error.data.retries == requests - 1
@@ -108,7 +108,7 @@ async def test_the_last_step_of_an_agent_gives_the_answer_or_an_error(tmp_path: 
     root.mkdir()
     coding = Config(data_dir=tmp_path / "data", agent={"build": AgentConfig(steps=1)})
     steps = {"good": [[ROME]], "bad": [[call("read", filePath="a")]]}
-    async with stage(tmp_path / "data", steps, coding=coding, directory=root) as at:
+    async with open_stage(tmp_path / "data", steps, coding=coding, directory=root) as at:
         good = await at.runtime.prompt(at.session_id, "good", format=CITY)
         bad = await at.runtime.prompt(at.session_id, "bad", format=CITY)
     assert at.model.requests[0].tool_choice == "StructuredOutput"
@@ -119,7 +119,7 @@ async def test_the_last_step_of_an_agent_gives_the_answer_or_an_error(tmp_path: 
 
 async def test_all_of_a_turn_get_the_form_that_one_of_them_wants(tmp_path: Path) -> None:
     steps = {"hello": [[ROME]]}
-    async with stage(tmp_path, steps) as at:
+    async with open_stage(tmp_path, steps) as at:
         await at.runtime.send(at.session_id, "go", format=CITY, wakes=False)
         entry = await at.prompt("hello")
     assert answer_of(entry).structured == {"name": "Rome", "people": 3}
@@ -127,9 +127,9 @@ async def test_all_of_a_turn_get_the_form_that_one_of_them_wants(tmp_path: Path)
 
 
 async def test_an_abort_ends_the_asking_again(tmp_path: Path) -> None:
-    async with stage(tmp_path, script([WRONG], [say("I beg"), pause(3600)])) as at:
+    async with open_stage(tmp_path, script([WRONG], [say("I beg"), pause(3600)])) as at:
         await at.runtime.send(at.session_id, "go", format=CITY)
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         assert await at.abort()
         entry = (await at.messages())[-1]
     assert isinstance(answer_of(entry).error, MessageAbortedError)
@@ -137,7 +137,7 @@ async def test_an_abort_ends_the_asking_again(tmp_path: Path) -> None:
 
 
 async def test_a_provider_s_failure_is_no_try(tmp_path: Path) -> None:
-    async with stage(tmp_path, script([fail("Nope.", status=400)])) as at:
+    async with open_stage(tmp_path, script([fail("Nope.", status=400)])) as at:
         entry = await go(at)
     assert isinstance(answer_of(entry).error, APIError)
     assert len(at.model.requests) == 1
@@ -171,7 +171,7 @@ class City(Struct):
     ],
 )
 async def test_a_type_or_any_schema_will_do(tmp_path: Path, format: Any, given: Any, value: Any) -> None:
-    async with stage(tmp_path, script([call("StructuredOutput", **given)])) as at:
+    async with open_stage(tmp_path, script([call("StructuredOutput", **given)])) as at:
         entry = await go(at, format)
     assert at.model.requests[0].tools[0].parameters["type"] == "object"
     assert answer_of(entry).structured == value
@@ -198,7 +198,7 @@ async def test_a_type_or_any_schema_will_do(tmp_path: Path, format: Any, given: 
 async def test_a_schema_that_is_none_is_refused_with_the_prompt(
     tmp_path: Path, format: Any, said: str
 ) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         with pytest.raises(InvalidInput, match=said):
             await go(at, format)
         assert await at.messages() == ()
@@ -206,16 +206,16 @@ async def test_a_schema_that_is_none_is_refused_with_the_prompt(
 
 async def test_a_pattern_that_would_search_for_ever_ends_in_a_complaint(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(a|a?)+\1$"}}}
-    async with stage(tmp_path, script([call("StructuredOutput", a="a" * 500 + "!")])) as at:
+    async with open_stage(tmp_path, script([call("StructuredOutput", a="a" * 500 + "!")])) as at:
         entry = await go(at, JsonFormat(schema=schema, retry_count=0))
     assert isinstance(answer_of(entry).error, StructuredOutputError)
 
 
 @pytest.mark.spec("S-07")
 async def test_a_crash_between_two_tries_forgets_neither_the_form_nor_the_count(tmp_path: Path) -> None:
-    async with stage(tmp_path, script([WRONG], [say("I beg"), pause(3600)])) as at:
+    async with open_stage(tmp_path, script([WRONG], [say("I beg"), pause(3600)])) as at:
         await at.runtime.send(at.session_id, "go", format=CITY)
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
     model = ScriptedModel(script(*[[WRONG]] * 9))
     entries = await resume_session(tmp_path, at.session_id, model)
     error = answer_of(entries[-1]).error

@@ -10,8 +10,17 @@ import pytest
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.support.hostile.yard import CANARY, Yard, asks_after_always, coder, judged, tallied, written, yard
-from tests.support.runtime import stage
+from tests.support.hostile.yard import (
+    CANARY,
+    Yard,
+    asks_after_always,
+    create_yard,
+    describe_call,
+    open_coder,
+    run_calls,
+    tally_calls,
+)
+from tests.support.runtime import open_stage
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n"}
 FSMONITOR = '[core]\n\trepositoryformatversion = 0\n\tworktree = ..\n\tfsmonitor = "touch ../pwned; false"\n'
@@ -41,8 +50,8 @@ def every_way(paths: Sequence[str]) -> list[ScriptLine]:
 async def refused_unasked(tmp_path: Path, place: Yard, calls: Sequence[ScriptLine]) -> None:
     """None of the calls runs, each asks in words or is refused, and nothing on the disk is changed."""
     before = place.picture()
-    found = await judged(tmp_path, place, calls)
-    assert [written(calls[number]) for number in found.unasked] == []
+    found = await run_calls(tmp_path, place, calls)
+    assert [describe_call(calls[number]) for number in found.unasked] == []
     asks = [ask for ask in found.asks if ask is not None]
     assert len(asks) + sum(isinstance(state, ToolFailed) for state in found.states) == len(calls)
     assert len(asks) > len(calls) // 2
@@ -91,7 +100,7 @@ SPELLINGS = [
 
 @pytest.mark.spec("A-04", "A-05")
 async def test_what_git_and_we_obey_asks_in_every_spelling_by_every_tool(tmp_path: Path) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     (place.root / "g").symlink_to(".git")
     (place.root / "src" / "h").symlink_to("../.git/hooks/post-merge")
     await refused_unasked(tmp_path, place, every_way(SPELLINGS))
@@ -100,7 +109,7 @@ async def test_what_git_and_we_obey_asks_in_every_spelling_by_every_tool(tmp_pat
 @pytest.mark.spec("A-04", "A-05")
 async def test_repositories_that_git_finds_elsewhere_ask_as_well(tmp_path: Path) -> None:
     """A bare one, one of a `.git` file, a worktree's and a submodule's, hooks and includes in the project."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     root = place.root
     git(root, "commit", "-q", "--allow-empty", "-m", "1")
     git(root, "init", "-q", "--bare", str(root / "bare"))
@@ -121,14 +130,14 @@ async def test_repositories_that_git_finds_elsewhere_ask_as_well(tmp_path: Path)
     exist = [path for path in paths if (root / path).exists()]
     calls = every_way([path for path in paths if path not in exist])
     calls += [call("write", filePath=path, content="pwned\n") for path in exist if path.endswith("/.git")]
-    found = await judged(tmp_path, place, calls)
-    assert [written(calls[number]) for number in found.unasked] == []
+    found = await run_calls(tmp_path, place, calls)
+    assert [describe_call(calls[number]) for number in found.unasked] == []
     assert not list(root.rglob("pwned"))
 
 
 @pytest.mark.spec("A-04", "A-05")
 async def test_in_a_worktree_the_dot_git_file_of_the_project_itself_asks(tmp_path: Path) -> None:
-    main = yard(tmp_path, FILES)
+    main = create_yard(tmp_path, FILES)
     git(main.root, "commit", "-q", "--allow-empty", "-m", "1")
     git(main.root, "worktree", "add", "-q", str(tmp_path / "tree"))
     place = Yard(tmp_path / "tree", main.outside)
@@ -143,7 +152,7 @@ async def test_in_a_worktree_the_dot_git_file_of_the_project_itself_asks(tmp_pat
 @pytest.mark.spec("A-04", "A-05")
 async def test_a_dot_git_file_and_what_it_points_to_cannot_be_planted_unasked(tmp_path: Path) -> None:
     """As the attack did: a `.git` file, a folder that it names, and `git status`, all in two steps."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     plant = [
         write("sub/.git", "gitdir: x\n"),
         write("sub/x/HEAD", "ref: refs/heads/m\n"),
@@ -151,12 +160,12 @@ async def test_a_dot_git_file_and_what_it_points_to_cannot_be_planted_unasked(tm
         write("sub/x/refs/k", ""),
         write("sub/x/config", FSMONITOR),
     ]
-    found = await judged(tmp_path, place, plant)
+    found = await run_calls(tmp_path, place, plant)
     assert found.asks[0] is not None
     (place.root / "sub").mkdir(exist_ok=True)
     narrow = {"bash": {"*": "ask", "git status*": "allow"}}
     status = [call("bash", command="git status", workdir="sub")]
-    await judged(tmp_path / "later", place, status, permission=narrow)
+    await run_calls(tmp_path / "later", place, status, permission=narrow)
     assert not list(place.root.rglob("pwned"))
 
 
@@ -164,7 +173,7 @@ async def test_a_dot_git_file_and_what_it_points_to_cannot_be_planted_unasked(tm
 @pytest.mark.parametrize("at_once", ["calls of one step", "sections of one patch"])
 async def test_what_a_dot_git_file_points_to_is_not_made_piece_by_piece(tmp_path: Path, at_once: str) -> None:
     """The file lies there already, as it may in an archive; what it names is missing."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     (place.root / "sub").mkdir()
     (place.root / "sub" / ".git").write_text("gitdir: x\n")
     pieces = {
@@ -181,23 +190,23 @@ async def test_what_a_dot_git_file_points_to_is_not_made_piece_by_piece(tmp_path
             for path, text in pieces.items()
         ]
         calls = [patch(*(line for lines in added for line in lines))]
-    found = await judged(tmp_path, place, calls)
+    found = await run_calls(tmp_path, place, calls)
     assert len(found.unasked) < len(calls)
     made = [name for name in ("HEAD", "objects", "refs") if (place.root / "sub" / "x" / name).exists()]
     assert len(made) < 3 or not (place.root / "sub" / "x" / "config").exists()
     git_status = [call("bash", command="git status", workdir="sub")]
-    await judged(tmp_path / "later", place, git_status)
+    await run_calls(tmp_path / "later", place, git_status)
     assert not list(place.root.rglob("pwned"))
 
 
 @pytest.mark.spec("A-04")
 async def test_neither_always_nor_rules_for_all_edits_cover_a_guarded_place(tmp_path: Path) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     asks = await asks_after_always(
         tmp_path, place, [write("new.txt")], [write("sub/.git"), write("x.txt")], permission={"edit": "ask"}
     )
     assert [ask.patterns for ask in asks] == [("sub/.git",)]
-    found = await judged(
+    found = await run_calls(
         tmp_path / "more", place, [write("sub/.git")], permission={"*": "allow", "edit": "allow"}
     )
     assert found.unasked == []
@@ -207,16 +216,16 @@ async def test_neither_always_nor_rules_for_all_edits_cover_a_guarded_place(tmp_
 async def test_a_rule_with_the_name_of_the_permission_lets_it_pass_and_a_denial_stays_one(
     tmp_path: Path,
 ) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     rules = {"guarded_place": {"*": "deny", "sub/.git": "allow"}}
-    found = await judged(tmp_path, place, [write("sub/.git"), write("other/.git")], permission=rules)
+    found = await run_calls(tmp_path, place, [write("sub/.git"), write("other/.git")], permission=rules)
     assert found.unasked == [0]
     assert isinstance(found.states[1], ToolFailed)
 
 
 @pytest.mark.spec("A-05")
 async def test_ordinary_files_that_look_alike_are_written_unasked(tmp_path: Path) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     names = [
         *(".gitignore", ".gitattributes", ".gitmodules", ".github/workflows/ci.yml", "AGENTS.md", "x/HEAD"),
         *(
@@ -230,7 +239,7 @@ async def test_ordinary_files_that_look_alike_are_written_unasked(tmp_path: Path
         ),
         *("git/config", ".husky/pre-commit", ".claude/worktrees/one/src/a.py", "info/x"),
     ]
-    found = await judged(tmp_path, place, [write(name) for name in names])
+    found = await run_calls(tmp_path, place, [write(name) for name in names])
     assert [ask.patterns for ask in found.asks if ask] == []
     assert len(found.unasked) == len(names)
 
@@ -254,7 +263,7 @@ HOME_FILES = [
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
     """The project is the home itself, and the usual data folder in it has a token."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     for name in list(os.environ):
         if name.startswith(("XDG_", "ASYNCAGENTS_", "GIT_", "ZDOTDIR")):
             monkeypatch.delenv(name)
@@ -279,7 +288,7 @@ async def test_with_the_home_as_project_what_programs_obey_asks(tmp_path: Path, 
         call("read", filePath="shell/extra"),
         call("edit", filePath="shell/extra", oldString="", newString="x"),
     ]
-    found = await judged(tmp_path / "edits", home, edits[1:])
+    found = await run_calls(tmp_path / "edits", home, edits[1:])
     assert found.unasked == []
 
 
@@ -318,11 +327,11 @@ async def test_no_tool_opens_the_data_folder(tmp_path: Path, home: Yard) -> None
         )
     ]
     before = home.picture()
-    found = await judged(tmp_path, home, calls)
-    assert [written(calls[number]) for number in found.unasked] == []
+    found = await run_calls(tmp_path, home, calls)
+    assert [describe_call(calls[number]) for number in found.unasked] == []
     assert [ask for ask in found.asks if ask] == []
     assert all(isinstance(state, ToolFailed) and "data folder" in state.error for state in found.states)
-    assert CANARY not in found.told
+    assert CANARY not in found.text
     assert home.picture() == before
 
 
@@ -340,10 +349,10 @@ async def test_searches_leave_the_data_folder_and_what_is_secret_out(tmp_path: P
         call("list", path=".local/share"),
         call("list"),
     ]
-    found = await judged(tmp_path, home, calls)
+    found = await run_calls(tmp_path, home, calls)
     assert len(found.unasked) == len(calls)
-    assert CANARY not in found.told
-    assert "mine.txt" in found.told
+    assert CANARY not in found.text
+    assert "mine.txt" in found.text
     listed = [state.output for state in found.states[3:] if isinstance(state, ToolCompleted)]
     assert [output for output in listed if "share/asyncagents" in output or "asyncagents/\n" in output] == []
 
@@ -352,7 +361,7 @@ async def test_searches_leave_the_data_folder_and_what_is_secret_out(tmp_path: P
 async def test_a_data_folder_in_the_project_is_left_alone_where_it_is_not_the_usual_one(
     tmp_path: Path,
 ) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     state = place.root / "state"
     calls = [
         call("read", filePath="state/data/asyncagents.db"),
@@ -360,9 +369,9 @@ async def test_a_data_folder_in_the_project_is_left_alone_where_it_is_not_the_us
         write("state/data/token", "x"),
         write("state/mine.txt", "x"),
     ]
-    found = await judged(state, place, calls)
+    found = await run_calls(state, place, calls)
     assert found.unasked == [1, 3]
-    assert "SQLite format" not in found.told
+    assert "SQLite format" not in found.text
 
 
 @pytest.mark.spec("A-05")
@@ -381,10 +390,10 @@ async def test_to_read_keys_and_trust_asks(tmp_path: Path, home: Yard) -> None:
     (home.root / ".config/opencode/opencode.json").write_text("{}")
     calls = [call("read", filePath=name) for name in names]
     calls += [call("grep", pattern="CANARY", path=name) for name in names]
-    found = await judged(tmp_path, home, calls)
-    assert [written(calls[number]) for number in found.unasked] == []
+    found = await run_calls(tmp_path, home, calls)
+    assert [describe_call(calls[number]) for number in found.unasked] == []
     assert {ask.permission for ask in found.asks if ask} == {"read"}
-    assert CANARY not in found.told
+    assert CANARY not in found.text
 
 
 LINES = [
@@ -440,15 +449,15 @@ async def test_a_line_that_names_a_guarded_place_asks_though_commands_are_allowe
     rules = {"*": "allow", "bash": "allow", "unclear_command": "allow", "external_directory": "allow"}
     calls = [call("bash", command=line) for line in LINES]
     before = home.picture()
-    found = await judged(tmp_path, home, calls, permission=rules)
-    assert [written(calls[number]) for number in found.unasked] == []
+    found = await run_calls(tmp_path, home, calls, permission=rules)
+    assert [describe_call(calls[number]) for number in found.unasked] == []
     assert {ask.permission for ask in found.asks if ask} == {"guarded_place"}
     assert home.picture() == before
 
 
 @pytest.mark.spec("A-05")
 async def test_lines_that_only_look_at_what_git_and_we_obey_run(tmp_path: Path) -> None:
-    place = yard(tmp_path, {**FILES, ".claude/agents/x.md": "x\n", "asyncagents.jsonc": "{}\n"})
+    place = create_yard(tmp_path, {**FILES, ".claude/agents/x.md": "x\n", "asyncagents.jsonc": "{}\n"})
     lines = [
         *("ls -la .git", "cat .git/HEAD", "find . -name .git", "cat .claude/agents/x.md", "git status"),
         *("git diff asyncagents.jsonc", "git add .claude", "wc -l asyncagents.jsonc", "grep -rn x .claude"),
@@ -456,15 +465,15 @@ async def test_lines_that_only_look_at_what_git_and_we_obey_run(tmp_path: Path) 
         *("cp a.txt b.txt", "mkdir -p hooks", "touch HEAD", "rm b.txt", "git log HEAD", "ls > /dev/null"),
     ]
     rules = {"unclear_command": "allow"}
-    found = await judged(tmp_path, place, [call("bash", command=line) for line in lines], permission=rules)
+    found = await run_calls(tmp_path, place, [call("bash", command=line) for line in lines], permission=rules)
     assert [ask.metadata for ask in found.asks if ask] == []
 
 
 @pytest.mark.spec("A-05")
 async def test_output_that_was_saved_is_read_by_its_name_and_its_folder_is_not_shown(tmp_path: Path) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     long = call("bash", command="seq 1 60000")
-    async with coder(tmp_path, place, [long]) as at:
+    async with open_coder(tmp_path, place, [long]) as at:
         await at.prompt("go")
         (state,) = await at.states()
     assert isinstance(state, ToolCompleted)
@@ -476,10 +485,10 @@ async def test_output_that_was_saved_is_read_by_its_name_and_its_folder_is_not_s
         call("glob", pattern="*", path=str(Path(saved).parent)),
         write(saved),
     ]
-    found = await judged(tmp_path, place, calls)
+    found = await run_calls(tmp_path, place, calls)
     assert found.unasked == [0, 1]
-    assert "30000" in found.told
-    assert "59999" in found.told
+    assert "30000" in found.text
+    assert "59999" in found.text
     assert [ask is not None for ask in found.asks] == [False, False, False, False, True]
 
 
@@ -490,7 +499,7 @@ async def test_output_that_was_saved_is_read_by_its_name_and_its_folder_is_not_s
 async def test_code_that_the_configuration_names_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = yard(
+    place = create_yard(
         tmp_path,
         {
             **FILES,
@@ -535,8 +544,8 @@ async def test_code_that_the_configuration_names_asks(
     calls = [*guarded, *(write(name) for name in plain)]
     script = {"go": [calls, [say("Done.")]]}
     before = place.picture()
-    async with stage(tmp_path / "data", script, coding=True, directory=place.root) as at:
-        tally = await tallied(at, len(calls))
+    async with open_stage(tmp_path / "data", script, coding=True, directory=place.root) as at:
+        tally = await tally_calls(at, len(calls))
         assert await at.abort()
     asked = {ask.patterns for ask in tally.asks.values()}
     assert len(tally.asks) == len(guarded), asked
@@ -551,7 +560,7 @@ async def test_a_plugin_that_was_read_is_not_rewritten_unasked(
 ) -> None:
     """As the attack did: read the plugin that the configuration names, then write it."""
     text = "def plugin(*a, **k):\n    return None\n"
-    place = yard(
+    place = create_yard(
         tmp_path, {**FILES, "hooks/my.py": text, "asyncagents.json": '{"plugin": ["./hooks/my.py"]}'}
     )
     (tmp_path / "home").mkdir()
@@ -562,9 +571,9 @@ async def test_a_plugin_that_was_read_is_not_rewritten_unasked(
         [write("hooks/my.py", "import os\n")],
         [say("Done.")],
     ]
-    async with stage(tmp_path / "data", {"go": turns}, coding=True, directory=place.root) as at:
+    async with open_stage(tmp_path / "data", {"go": turns}, coding=True, directory=place.root) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         assert asked.request.patterns == ("hooks/my.py",)
         assert await at.abort()
     assert (place.root / "hooks" / "my.py").read_text() == text
@@ -578,7 +587,7 @@ HOOK = "#!/bin/sh\ntouch hooked\n"
 
 
 def hooked(tmp_path: Path) -> Yard:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     git(place.root, "config", "user.name", "a")
     git(place.root, "config", "user.email", "a@b")
     git(place.root, "config", "core.fsmonitor", "touch pwned; false")
@@ -596,7 +605,7 @@ COMMIT = [call("bash", command="git add a.txt && git commit -q -m one && git sta
 @pytest.mark.spec("A-05")
 async def test_where_rules_allow_git_alone_no_hook_and_no_monitor_is_run(tmp_path: Path) -> None:
     place = hooked(tmp_path)
-    found = await judged(tmp_path, place, COMMIT, permission=NARROW)
+    found = await run_calls(tmp_path, place, COMMIT, permission=NARROW)
     assert found.unasked == [0]
     assert not (place.root / "pwned").exists()
     assert not (place.root / "hooked").exists()
@@ -605,7 +614,7 @@ async def test_where_rules_allow_git_alone_no_hook_and_no_monitor_is_run(tmp_pat
 @pytest.mark.spec("A-05")
 async def test_hooks_are_run_where_any_program_is_allowed_and_the_monitor_is_not(tmp_path: Path) -> None:
     place = hooked(tmp_path)
-    found = await judged(tmp_path, place, COMMIT)
+    found = await run_calls(tmp_path, place, COMMIT)
     assert found.unasked == [0]
     assert not (place.root / "pwned").exists()
     assert (place.root / "hooked").exists()
@@ -615,8 +624,8 @@ async def test_hooks_are_run_where_any_program_is_allowed_and_the_monitor_is_not
 async def test_hooks_are_run_for_a_line_that_a_person_approved(tmp_path: Path) -> None:
     place = hooked(tmp_path)
     rules = {"bash": {"*": "ask", "git status*": "allow"}}
-    async with coder(tmp_path, place, COMMIT, permission=rules) as at:
-        tally = await tallied(at, 1)
+    async with open_coder(tmp_path, place, COMMIT, permission=rules) as at:
+        tally = await tally_calls(at, 1)
         (ask,) = tally.asks.values()
         await at.runtime.answer(ask.id, "once")
         await at.runtime.wait(at.session_id)

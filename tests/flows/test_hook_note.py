@@ -28,7 +28,7 @@ from asyncagents.llm.model import (
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.plugins.api import Plugin
 from tests.support.project import build_plugin, open_plugin_project
-from tests.support.runtime import Stage, answer_of, stage
+from tests.support.runtime import Stage, answer_of, open_stage
 from tests.support.tool import OPEN_TODOS, read_nudges, write_todos
 from tests.support.wait import PATIENCE
 
@@ -81,7 +81,7 @@ async def test_a_note_of_the_system_at_the_end_of_an_answer_continues_the_turn(t
         entries = await at.messages()
     assert answer.text == "All done."
     assert entries[1].text == f"Half done.{NOTE}"
-    assert at.told(1)[1:] == [ModelTurn((TextBlock(f"Half done.{NOTE}"),)), UserTurn(GO_ON)]
+    assert at.request_messages(1)[1:] == [ModelTurn((TextBlock(f"Half done.{NOTE}"),)), UserTurn(GO_ON)]
     assert len(at.model.requests) == 2
 
 
@@ -137,7 +137,7 @@ async def test_only_a_note_on_the_last_text_of_a_step_continues_it(
     model = Streaming("stop", *texts)
     plugins = [noting(on="Last")]
     config = Config(data_dir=tmp_path, todo_enforcer=1)
-    async with stage(tmp_path, model, coding=config, plugins=plugins) as at:
+    async with open_stage(tmp_path, model, coding=config, plugins=plugins) as at:
         await at.prompt("go")
     assert len(at.model.requests) == requests
 
@@ -162,9 +162,9 @@ async def test_no_note_continues_a_turn_that_failed_was_cut_short_or_was_told_to
     for finish in ("length", "content-filter", None):
         config = Config(data_dir=tmp_path / f"{finish}")
         model = Streaming(finish, "Half.")
-        async with stage(tmp_path / f"{finish}", model, coding=config, plugins=[noting()]) as at:
+        async with open_stage(tmp_path / f"{finish}", model, coding=config, plugins=[noting()]) as at:
             await at.runtime.send(at.session_id, "go")
-            await at.ears.until_said("Half.")
+            await at.listener.until_text("Half.")
             assert finish is not None or await at.abort()
             await at.runtime.wait(at.session_id)
             assert (await continued(at), await at.status()) == (0, Idle())
@@ -209,7 +209,7 @@ class Ending(ScriptedModel):
 @pytest.mark.spec("C-08", "X-11")
 async def test_a_turn_that_a_note_continues_goes_on_in_the_next_process(tmp_path: Path) -> None:
     model, config = Ending(), Config(data_dir=tmp_path)
-    async with stage(tmp_path, model, coding=config, plugins=[noting(on="Half")]) as at:
+    async with open_stage(tmp_path, model, coding=config, plugins=[noting(on="Half")]) as at:
         await at.runtime.send(at.session_id, "go")
         async with asyncio.timeout(PATIENCE):
             await model.asked_again.wait()
@@ -219,7 +219,7 @@ async def test_a_turn_that_a_note_continues_goes_on_in_the_next_process(tmp_path
 
 async def answered_later(data: Path, session_id: SessionId, config: Config) -> str:
     model = ScriptedModel({"go": [[say("?")], [say("All done.")]]})
-    async with stage(data, model, coding=config, plugins=[noting(on="Half")]) as at:
+    async with open_stage(data, model, coding=config, plugins=[noting(on="Half")]) as at:
         async with asyncio.timeout(PATIENCE):
             await at.runtime.wait(session_id)
         entries = await at.runtime.messages(session_id)

@@ -21,7 +21,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import CallTool, ScriptedModel, ScriptStep, call, say
 from tests.support.hostile.argument import TEXTS, arguments
-from tests.support.hostile.yard import coder, yard
+from tests.support.hostile.yard import create_yard, open_coder
 from tests.support.wait import PATIENCE
 
 TOOLS = (
@@ -46,7 +46,7 @@ class Court:
     """One runtime in a thread of its own: opened once, used by many examples."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self._place = yard(tmp_path, {"a.txt": "hello\n", "src/one.py": "pass\n"})
+        self._place = create_yard(tmp_path, {"a.txt": "hello\n", "src/one.py": "pass\n"})
         self._data = tmp_path / "data"
         self._script: dict[str, list[ScriptStep]] = {}
         self._ready: Future[tuple[Runtime, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
@@ -153,11 +153,11 @@ def test_a_tool_that_does_not_exist_is_answered_too(court: Court) -> None:
 async def test_arguments_that_a_person_gives_instead_are_checked_as_well(
     tmp_path: Path, given: dict[str, Any]
 ) -> None:
-    place = yard(tmp_path)
+    place = create_yard(tmp_path)
     line = call("write", filePath="a.txt", content="x")
-    async with coder(tmp_path, place, [line], permission={"edit": "ask"}) as at:
+    async with open_coder(tmp_path, place, [line], permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         with suppress(InvalidInput):  # it may also be told at once, and asked again
             await at.runtime.answer(asked.request.id, "once", input=given)
             await at.runtime.wait(at.session_id)

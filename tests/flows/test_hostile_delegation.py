@@ -15,20 +15,20 @@ from asyncagents.domain.id import SessionId
 from asyncagents.llm.model import ChatRequest, ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call, fail, say
 from tests.support.delegation import (
-    Players,
-    Scene,
-    Scenes,
-    hidden,
-    ids,
-    launch,
-    notices_of,
-    office,
-    sync,
-    until_quiet,
-    with_id,
+    RequestScript,
+    RequestScriptModel,
+    RequestStep,
+    call_task,
+    call_with_id,
+    hidden_text,
+    launch_task,
+    open_delegation_stage,
+    read_notices,
+    task_ids,
+    wait_until_quiet,
 )
 from tests.support.project import create_repository
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 from tests.support.tool import Gate
 
 DEAR = "scripted/dear"
@@ -38,7 +38,7 @@ def at_home(tmp_path: Path, model: ScriptedModel, **config: Any) -> Any:
     """A coding runtime on a project of its own."""
     create_repository(tmp_path / "project", {})
     coding = Config(data_dir=tmp_path / "data", **config)
-    return stage(tmp_path / "data", model, coding=coding, directory=tmp_path / "project")
+    return open_stage(tmp_path / "data", model, coding=coding, directory=tmp_path / "project")
 
 
 async def models_of_children(at: Stage) -> list[str]:
@@ -49,7 +49,7 @@ async def models_of_children(at: Stage) -> list[str]:
 async def test_a_model_does_not_choose_the_model_of_its_task(tmp_path: Path) -> None:
     """It is not in the schema; some models send it all the same, as others' tools have it."""
     given = ({"model": DEAR}, {"model": "opus"})
-    scenes = {"go": [[sync("A", "child a", **each) for each in given], [say("ok")]]}
+    scenes = {"go": [[call_task("A", "child a", **each) for each in given], [say("ok")]]}
     model = ScriptedModel(scenes, otherwise=[say("done")])
     async with at_home(tmp_path, model) as at:
         await at.prompt("go")
@@ -95,16 +95,20 @@ async def test_who_may_not_be_launched_any_more_is_not_sent_a_follow_up_either(
     tmp_path: Path, tool: str
 ) -> None:
     def again(request: ChatRequest) -> ScriptStep:
-        known = {"resume": ids(request)[0]} if tool == "asyncagents_task" else {"task_id": ids(request)[0]}
+        known = (
+            {"resume": task_ids(request)[0]}
+            if tool == "asyncagents_task"
+            else {"task_id": task_ids(request)[0]}
+        )
         return [
             call(tool, description="More", prompt="more", agent="explore", subagent_type="explore", **known)
         ]
 
-    scenes: Scenes = {
-        "go": [[sync("A", "child a")], [say("ok")], again, [say("ok")]],
+    scenes: RequestScript = {
+        "go": [[call_task("A", "child a")], [say("ok")], again, [say("ok")]],
         "child a": [[say("1")]] * 2,
     }
-    async with at_home(tmp_path, Players(scenes), agent=CAREFUL) as at:
+    async with at_home(tmp_path, RequestScriptModel(scenes), agent=CAREFUL) as at:
         await at.prompt("go")
         await at.runtime.prompt(at.session_id, "and now", agent="careful")
         await at.runtime.wait_tree(at.session_id)
@@ -127,16 +131,16 @@ async def test_nobody_below_a_planner_edits_at_any_depth(tmp_path: Path) -> None
     loose = AgentConfig(
         mode="all", permission={"*": "allow", "task": "allow", "edit": "allow", "bash": "allow"}
     )
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[call("task", description="A", prompt="child a", subagent_type="loose")], [say("ok")]],
         "child a": [
             [*WRITE[:1], call("task", description="B", prompt="child b", subagent_type="loose")],
             [say("ok")],
         ],
-        "child b": [[*WRITE[:1], launch("C", "child c")], [say("ok")], [say("ok")]],
+        "child b": [[*WRITE[:1], launch_task("C", "child c")], [say("ok")], [say("ok")]],
         "child c": [WRITE[:1], [say("ok")]],
     }
-    async with at_home(tmp_path, Players(scenes), agent={"loose": loose}) as at:
+    async with at_home(tmp_path, RequestScriptModel(scenes), agent={"loose": loose}) as at:
         await at.runtime.prompt(at.session_id, "go", agent="plan")
         await at.runtime.wait_tree(at.session_id)
         tasks = await at.runtime.tasks.list()
@@ -154,22 +158,22 @@ async def test_nobody_below_a_planner_edits_at_any_depth(tmp_path: Path) -> None
 LONG = "first words " + "word " * 1_000_000 + "last words"
 READ = 60_000
 """So many characters a model may read of one answer; a tool's cap, and some words of ours."""
-READING: list[Sequence[Scene]] = [
-    [[sync("A", "child a")]],
-    [[sync("A", "child a")], with_id("asyncagents_output")],
-    [[sync("A", "child a")], with_id("asyncagents_output", full_session=True)],
-    [[sync("A", "child a")], with_id("async_task_result")],
-    [[launch("A", "child a")], with_id("asyncagents_output", block=True)],
+READING: list[Sequence[RequestStep]] = [
+    [[call_task("A", "child a")]],
+    [[call_task("A", "child a")], call_with_id("asyncagents_output")],
+    [[call_task("A", "child a")], call_with_id("asyncagents_output", full_session=True)],
+    [[call_task("A", "child a")], call_with_id("async_task_result")],
+    [[launch_task("A", "child a")], call_with_id("asyncagents_output", block=True)],
 ]
 
 
 @pytest.mark.parametrize("scenes", READING)
 async def test_what_a_child_says_at_great_length_is_read_in_part(
-    tmp_path: Path, scenes: Sequence[Scene]
+    tmp_path: Path, scenes: Sequence[RequestStep]
 ) -> None:
-    script: Scenes = {"go": [*scenes, [say("ok")], [say("ok")]], "child a": [[say(LONG)]]}
+    script: RequestScript = {"go": [*scenes, [say("ok")], [say("ok")]], "child a": [[say(LONG)]]}
     both = DelegationConfig(tools="both")
-    async with at_home(tmp_path, Players(script), delegation=both) as at:
+    async with at_home(tmp_path, RequestScriptModel(script), delegation=both) as at:
         await at.prompt("go")
         await at.runtime.wait_tree(at.session_id)
         task = (await at.runtime.tasks.list())[0]
@@ -183,14 +187,14 @@ async def test_what_a_child_says_at_great_length_is_read_in_part(
 @pytest.mark.parametrize("step", [[say(LONG)], [fail(LONG)]])
 async def test_a_notice_brings_a_bounded_part_of_what_tasks_said(tmp_path: Path, step: ScriptStep) -> None:
     many = 5
-    launches = [launch("A", f"child {number}") for number in range(many)]
+    launches = [launch_task("A", f"child {number}") for number in range(many)]
     script = ScriptedModel(
         {"go": [launches], **{f"child {number}": [step] for number in range(many)}}, otherwise=[say("ok")]
     )
     async with at_home(tmp_path, script, notices=NoticesConfig(inline_result=True)) as at:
         await at.prompt("go")
         await at.runtime.wait_tree(at.session_id)
-        told = [hidden(entry) for entry in await notices_of(at)]
+        told = [hidden_text(entry) for entry in await read_notices(at)]
     assert told
     assert [len(text) for text in told if len(text) > READ] == []
     assert all("first words" in text and "last words" in text for text in told)
@@ -223,7 +227,7 @@ async def test_what_is_no_name_or_says_nothing_is_refused_in_words(
     tmp_path: Path, calls: list[ScriptLine]
 ) -> None:
     """Also where nobody knows who can work."""
-    async with office(tmp_path, {"go": [calls, [say("ok")]]}) as at:
+    async with open_delegation_stage(tmp_path, {"go": [calls, [say("ok")]]}) as at:
         await at.prompt("go")
         states, children = await at.states(), await at.runtime.children(at.session_id)
     assert [type(state) for state in states] == [ToolFailed] * len(calls)
@@ -240,11 +244,11 @@ async def test_what_a_model_made_up_is_not_told_back_at_length_or_as_ours(tmp_pa
         call("asyncagents_list", status=text),
         call("asyncagents_task", prompt="p", resume=text),
         call("async_task_result", task_id=text),
-        sync("A", "p", task_id=text),
+        call_task("A", "p", task_id=text),
     ]
-    async with office(tmp_path, {"go": [calls, [say("ok")]]}) as at:
+    async with open_delegation_stage(tmp_path, {"go": [calls, [say("ok")]]}) as at:
         await at.prompt("go")
-    read = [told.output for told in at.told() if isinstance(told, ToolTurn)]
+    read = [told.output for told in at.request_messages() if isinstance(told, ToolTurn)]
     assert len(read) == len(calls)
     assert [each for each in read if len(each) > 1_000] == []
     assert [each for each in read if "<" in each and "Invalid enum value" not in each] == []
@@ -259,7 +263,7 @@ def tries(task_id: str) -> list[ScriptLine]:
         call("asyncagents_cancel", task_id=task_id),
         call("asyncagents_task", prompt="obey me", resume=task_id),
         call("async_task_result", task_id=task_id),
-        sync("A", "obey me", task_id=task_id),
+        call_task("A", "obey me", task_id=task_id),
     ]
 
 
@@ -270,11 +274,11 @@ async def test_nobody_reaches_what_he_did_not_launch(tmp_path: Path, whose: str)
     """Neither strangers' tasks, nor his own parent, siblings, self, or what his task launched."""
     reached: dict[str, str] = {}
     who = "root" if whose == "grandchild" else "thief"
-    scenes: Scenes = {
-        "stranger": [[launch("Secret", "secret")], *[[say("ok")]] * 3],
+    scenes: RequestScript = {
+        "stranger": [[launch_task("Secret", "secret")], *[[say("ok")]] * 3],
         "secret": [[say("the secret is 42")]],
-        "go": [[sync("Sibling", "sibling")], [sync("Thief", "thief")], *[[say("ok")]] * 3],
-        "sibling": [[launch("Deep", "deep")], *[[say("the secret is 43")]] * 3],
+        "go": [[call_task("Sibling", "sibling")], [call_task("Thief", "thief")], *[[say("ok")]] * 3],
+        "sibling": [[launch_task("Deep", "deep")], *[[say("the secret is 43")]] * 3],
         "deep": [[say("the secret is 44")]],
         "thief": [
             lambda request: tries(reached["id"]) if who == "thief" else [say("ok")],
@@ -284,7 +288,7 @@ async def test_nobody_reaches_what_he_did_not_launch(tmp_path: Path, whose: str)
     }
     gate = Gate("hold")
     scenes = {**scenes, "thief": [[call("hold")], *scenes["thief"]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         other = await at.runtime.create_session(directory=tmp_path)
         await at.runtime.prompt(other.id, "stranger")
         await at.runtime.wait_tree(other.id)
@@ -306,7 +310,7 @@ async def test_nobody_reaches_what_he_did_not_launch(tmp_path: Path, whose: str)
         if who == "root":
             thief = at.session_id
             await at.prompt("root")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         states = [
             part.state
             for entry in await at.runtime.messages(thief)

@@ -15,14 +15,14 @@ from asyncagents.llm.scripted import ScriptLine, call
 from tests.support.hostile.path import TRAPS, Lies
 from tests.support.hostile.yard import (
     CANARY,
-    Judged,
+    CallReport,
     Yard,
     asks_after_always,
-    coder,
-    judged,
-    tallied,
-    written,
-    yard,
+    create_yard,
+    describe_call,
+    open_coder,
+    run_calls,
+    tally_calls,
 )
 from tests.support.wait import PATIENCE
 
@@ -53,12 +53,12 @@ def calls_on(path: str) -> list[ScriptLine]:
 _FOLDER_IF_EMPTY = {"list", "glob", "grep"}
 
 
-async def sprung(tmp_path: Path, lies: Lies) -> tuple[Yard, list[ScriptLine], Judged, dict[str, str]]:
+async def sprung(tmp_path: Path, lies: Lies) -> tuple[Yard, list[ScriptLine], CallReport, dict[str, str]]:
     """All traps of a kind, each for every tool, in one step; with what lay outside before."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     calls = [line for trap in TRAPS.values() if trap.lies == lies for line in calls_on(trap.path(place))]
     before = outside(place)
-    found = await judged(tmp_path, place, calls)
+    found = await run_calls(tmp_path, place, calls)
     return place, calls, found, before
 
 
@@ -73,11 +73,11 @@ def test_there_are_enough_of_them() -> None:
 @pytest.mark.spec("A-05")
 async def test_what_leads_out_asks_for_the_folder_or_is_refused_by_every_tool(tmp_path: Path) -> None:
     place, calls, found, before = await sprung(tmp_path, "outside")
-    assert [written(calls[number]) for number in found.unasked] == []
+    assert [describe_call(calls[number]) for number in found.unasked] == []
     asks = [ask for ask in found.asks if ask]
     assert {ask.permission for ask in asks} == {"external_directory"}
     assert len(asks) > len(calls) // 2
-    assert CANARY not in found.told
+    assert CANARY not in found.text
     assert outside(place) == before
 
 
@@ -85,8 +85,8 @@ async def test_what_leads_out_asks_for_the_folder_or_is_refused_by_every_tool(tm
 async def test_what_leads_nowhere_is_refused_in_words(tmp_path: Path) -> None:
     place, calls, found, before = await sprung(tmp_path, "nowhere")
     ran = [calls[number] for number in found.unasked]
-    assert [written(line) for line in ran if _named(line)] == []
-    assert CANARY not in found.told
+    assert [describe_call(line) for line in ran if _named(line)] == []
+    assert CANARY not in found.text
     assert outside(place) == before
 
 
@@ -106,7 +106,7 @@ async def test_what_only_looks_odd_works_unasked(tmp_path: Path) -> None:
 
 @pytest.mark.spec("A-05")
 async def test_a_search_from_the_top_does_not_go_through_links(tmp_path: Path) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     for trap in TRAPS.values():
         trap.path(place)
     calls = [
@@ -118,8 +118,8 @@ async def test_a_search_from_the_top_does_not_go_through_links(tmp_path: Path) -
         call("list"),
         call("read", filePath="."),
     ]
-    found = await judged(tmp_path, place, calls)
-    assert CANARY not in found.told
+    found = await run_calls(tmp_path, place, calls)
+    assert CANARY not in found.text
     told = [state.output for state in found.states[:5] if isinstance(state, ToolCompleted)]
     assert [line for output in told for line in output.splitlines() if line.endswith("secret.txt:")] == []
     assert isinstance(found.states[2], ToolCompleted)
@@ -129,9 +129,9 @@ async def test_a_search_from_the_top_does_not_go_through_links(tmp_path: Path) -
 @pytest.mark.spec("A-05")
 async def test_to_write_a_hard_link_leaves_its_other_name_alone(tmp_path: Path) -> None:
     """That another name lies outside cannot be seen; what is written goes to a file of its own."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     os.link(place.secret, place.root / "hard.txt")
-    async with coder(
+    async with open_coder(
         tmp_path,
         place,
         [call("patch", patchText=_update("hard.txt", CANARY, "pwned"))],
@@ -162,22 +162,22 @@ def _update(path: str, old: str, new: str) -> str:
 async def test_what_git_would_run_is_not_written_unasked(
     tmp_path: Path, tool: str, arguments: dict[str, str]
 ) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     before = place.picture()
-    found = await judged(tmp_path, place, [call(tool, **arguments)])
+    found = await run_calls(tmp_path, place, [call(tool, **arguments)])
     assert found.unasked == []
     assert place.picture() == before
 
 
 @pytest.mark.spec("A-05")
 async def test_git_does_not_obey_a_folder_that_looks_like_a_repository(tmp_path: Path) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     for name in ("objects", "refs"):
         (place.root / "bare" / name).mkdir(parents=True)
     (place.root / "bare" / "HEAD").write_text("ref: refs/heads/main\n")
     config = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n"
     (place.root / "bare" / "config").write_text(f'{config}\tfsmonitor = "touch pwned; false"\n')
-    found = await judged(tmp_path, place, [call("bash", command="git status", workdir="bare")])
+    found = await run_calls(tmp_path, place, [call("bash", command="git status", workdir="bare")])
     assert found.unasked == [0]
     assert not list(place.root.rglob("pwned"))
 
@@ -187,7 +187,7 @@ async def test_git_does_not_obey_a_folder_that_looks_like_a_repository(tmp_path:
     "path", [".git/hooks/pre-commit", "asyncagents.json", ".asyncagents/agents/build.md"]
 )
 async def test_always_for_an_edit_is_not_for_what_could_do_anything_later(tmp_path: Path, path: str) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     first, then = call("write", filePath="new.txt", content="x"), call("write", filePath=path, content="{}")
     asks = await asks_after_always(tmp_path, place, [first], [then], permission={"edit": "ask"})
     assert [ask.patterns for ask in asks] == [(path,)]
@@ -251,39 +251,39 @@ def racing(count: int) -> list[ScriptLine]:
 
 @pytest.mark.spec("A-05")
 async def test_a_folder_that_turns_into_a_link_meanwhile_leads_nowhere(tmp_path: Path) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     place.secret.write_text(f"{CANARY}\nouter\n")
     before = outside(place)
     lines = racing(75)
     with swapping(place) as swapper:
         async with asyncio.timeout(PATIENCE):
-            found = await judged(tmp_path, place, lines)
+            found = await run_calls(tmp_path, place, lines)
     assert len(lines) >= 300
     assert swapper.rounds > len(lines)
     assert {type(state) for state in found.states if state} == {ToolCompleted, ToolFailed}
     assert {ask.permission for ask in found.asks if ask} <= {"external_directory"}
-    assert CANARY not in found.told
+    assert CANARY not in found.text
     assert outside(place) == before
 
 
 @pytest.mark.spec("A-04", "A-05")
 async def test_an_approval_is_for_the_place_that_was_asked_about(tmp_path: Path) -> None:
     """Between the question and the answer the name comes to mean another place."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     first, other = place.outside / "first", place.outside / "other"
     for each in (first, other):
         each.mkdir()
     (first / "x.txt").write_text("fine\n")
     (other / "x.txt").write_text(f"{CANARY}\n")
     (place.root / "name").symlink_to(first)
-    async with coder(tmp_path, place, [call("read", filePath="name/x.txt")]) as at:
-        tally = await tallied(at, 1)
+    async with open_coder(tmp_path, place, [call("read", filePath="name/x.txt")]) as at:
+        tally = await tally_calls(at, 1)
         (ask,) = tally.asks.values()
         assert ask.patterns == (f"{first}/*",)
         (place.root / "name").unlink()
         (place.root / "name").symlink_to(other)
         await at.runtime.answer(ask.id, "once")
-        again = await at.ears.until(PermissionAsked)
+        again = await at.listener.until(PermissionAsked)
         assert again.request.patterns == (f"{other}/*",)
         await at.runtime.answer(again.request.id, "reject")
         await at.runtime.wait(at.session_id)

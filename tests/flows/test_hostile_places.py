@@ -11,9 +11,9 @@ import pytest
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.support.hostile.yard import CANARY, Yard, judged, tallied, written, yard
-from tests.support.http.project import reading
-from tests.support.runtime import stage
+from tests.support.hostile.yard import CANARY, Yard, create_yard, describe_call, run_calls, tally_calls
+from tests.support.http.project import serve_project
+from tests.support.runtime import open_stage
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n"}
 
@@ -38,7 +38,7 @@ def git(place: Path, *words: str) -> None:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
     """The project is the home itself; it has keys, and a data folder with a token."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     for name in list(os.environ):
         if name.startswith(("XDG_", "ASYNCAGENTS_", "GIT_", "ZDOTDIR")):
             monkeypatch.delenv(name)
@@ -80,11 +80,11 @@ async def test_a_file_that_may_not_be_read_is_not_moved_to_a_name_that_may(
     tmp_path: Path, name: str, hunk: tuple[str, ...]
 ) -> None:
     files = {"prod.env": CANARY, "secrets/a.txt": f"known\n{CANARY}\n"}
-    place = yard(tmp_path, {**FILES, **files})
+    place = create_yard(tmp_path, {**FILES, **files})
     (place.root / "link").symlink_to("secrets/a.txt")
-    found = await judged(tmp_path, place, [rename(name, "plain.txt", *hunk)], permission=RULES)
+    found = await run_calls(tmp_path, place, [rename(name, "plain.txt", *hunk)], permission=RULES)
     assert found.unasked == []
-    assert CANARY not in found.told
+    assert CANARY not in found.text
     assert not (place.root / "plain.txt").exists()
 
 
@@ -94,7 +94,7 @@ async def test_a_search_that_begins_inside_of_keys_finds_nothing(
     tmp_path: Path, home: Yard, name: str
 ) -> None:
     folder = str(Path(name).parent)
-    found = await judged(
+    found = await run_calls(
         tmp_path,
         home,
         [
@@ -107,7 +107,7 @@ async def test_a_search_that_begins_inside_of_keys_finds_nothing(
             rename(name, "plain.txt"),
         ],
     )
-    assert CANARY not in found.told
+    assert CANARY not in found.text
     assert found.unasked == [0, 1, 2, 3]
 
 
@@ -116,7 +116,7 @@ async def test_over_http_the_data_folder_is_not_read_and_searches_leave_keys_out
     tmp_path: Path, home: Yard
 ) -> None:
     (home.root / "mine.txt").write_text("CANARY of mine\n")
-    async with reading(tmp_path, home.root) as at:
+    async with serve_project(tmp_path, home.root) as at:
         told = [
             await at.get(f"/file/content?path={quote(path)}&directory={quote(str(home.root / folder))}")
             for folder, path in (
@@ -140,7 +140,7 @@ async def test_over_http_the_data_folder_is_not_read_and_searches_leave_keys_out
 @pytest.mark.spec("A-05")
 async def test_what_the_configuration_of_a_nested_repository_names_asks(tmp_path: Path) -> None:
     """Submodules and repositories in the project have hooks and programs of their own."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     root = place.root
     upstream = tmp_path / "upstream"
     git(tmp_path, "init", "-q", str(upstream))
@@ -167,15 +167,15 @@ async def test_what_the_configuration_of_a_nested_repository_names_asks(tmp_path
     ]
     plain = ["module/src/a.py", "nested/readme.md", "tools/other.sh", ".husky/x", "module/.gitignore"]
     calls = [*(rename("a.txt", path) for path in guarded[:3]), *map(write, guarded)]
-    found = await judged(tmp_path, place, [*calls, *map(write, plain)])
-    assert [written(calls[number]) for number in found.unasked if number < len(calls)] == []
+    found = await run_calls(tmp_path, place, [*calls, *map(write, plain)])
+    assert [describe_call(calls[number]) for number in found.unasked if number < len(calls)] == []
     assert len(found.unasked) == len(plain)
 
 
 @pytest.mark.spec("A-05")
 async def test_hooks_that_git_is_told_of_later_ask_from_then_on(tmp_path: Path) -> None:
     """As `npm install` does with husky while a session works."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     steps: list[list[ScriptLine]] = [
         [write("plain.txt")],
         [call("bash", command="git config core.hooksPath .husky")],
@@ -189,7 +189,7 @@ async def test_hooks_that_git_is_told_of_later_ask_from_then_on(tmp_path: Path) 
 
 async def _run(tmp_path: Path, place: Yard, steps: list[list[ScriptLine]], **config: Any) -> list[str]:
     coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(tmp_path / "data", {"go": steps}, coding=coding, directory=place.root) as at:
+    async with open_stage(tmp_path / "data", {"go": steps}, coding=coding, directory=place.root) as at:
         await at.prompt("go")
         return ["completed" if isinstance(each, ToolCompleted) else "error" for each in await at.states()]
 
@@ -212,7 +212,7 @@ PIECES = [
 async def test_no_order_of_pieces_makes_a_repository_unasked(
     tmp_path: Path, paths: tuple[str, ...], together: bool
 ) -> None:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     if together:
         steps = [[patch(*(line for path in paths for line in (f"*** Add File: {path}", "+x")))], [say("1")]]
     else:
@@ -229,7 +229,7 @@ async def test_no_order_of_pieces_makes_a_repository_unasked(
 
 @pytest.mark.spec("A-05")
 async def test_a_checkout_in_a_bare_repository_is_free_and_the_repository_is_not(tmp_path: Path) -> None:
-    start = yard(tmp_path, FILES)
+    start = create_yard(tmp_path, FILES)
     git(start.root, "add", "-A")
     git(start.root, "commit", "-q", "-m", "1")
     bare = tmp_path / "all"
@@ -243,7 +243,7 @@ async def test_a_checkout_in_a_bare_repository_is_free_and_the_repository_is_not
         write(str(bare / name))
         for name in ("hooks/post-checkout", "hooks/inner/x", "new", "other/x", "feature/.git", "info/grafts")
     ]
-    found = await judged(
+    found = await run_calls(
         tmp_path, place, [*free, *guarded], permission={"external_directory": "allow", "edit": "allow"}
     )
     assert found.unasked == [0, 1, 2, 3]
@@ -286,7 +286,7 @@ async def test_what_the_command_of_a_server_of_tools_would_run_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = ("c/main.py", "d/__main__.py", "dist/index.js", "docs/x.md", "srv/x")
-    place = yard(tmp_path, {**FILES, "asyncagents.json": SERVERS, **dict.fromkeys(there, "1\n")})
+    place = create_yard(tmp_path, {**FILES, "asyncagents.json": SERVERS, **dict.fromkeys(there, "1\n")})
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
@@ -294,10 +294,10 @@ async def test_what_the_command_of_a_server_of_tools_would_run_asks(
         call("edit", filePath=name, oldString="1", newString="2") if name in there else write(name)
         for name in (*CODE, *BESIDE)
     ]
-    async with stage(
+    async with open_stage(
         tmp_path / "data", {"go": [calls, [say("Done.")]]}, coding=True, directory=place.root
     ) as at:
-        tally = await tallied(at, len(calls))
+        tally = await tally_calls(at, len(calls))
         assert await at.abort()
     asked = {pattern for ask in tally.asks.values() for pattern in ask.patterns}
     assert asked == set(CODE)
@@ -315,8 +315,8 @@ async def test_with_the_home_as_project_more_that_programs_obey_asks(tmp_path: P
         *(".julia/config/startup.jl", ".mailcap", ".subversion/config", ".CURLRC", "./x/../.psqlrc"),
     ]
     calls = [make for name in names for make in (write(name), rename("a.txt", name))]
-    found = await judged(tmp_path, home, calls)
-    assert [written(calls[number]) for number in found.unasked] == []
+    found = await run_calls(tmp_path, home, calls)
+    assert [describe_call(calls[number]) for number in found.unasked] == []
 
 
 # --- everyday work
@@ -341,19 +341,19 @@ EVERYDAY = [
 @pytest.mark.spec("A-05")
 async def test_everyday_edits_of_ordinary_projects_do_not_ask(tmp_path: Path) -> None:
     """Python, Node, a monorepo, submodules, dotfiles: all in one."""
-    place = yard(tmp_path, {**FILES, "src/components/hooks/a.ts": "a\n", "src/config/a.ts": "a\n"})
+    place = create_yard(tmp_path, {**FILES, "src/components/hooks/a.ts": "a\n", "src/config/a.ts": "a\n"})
     upstream = tmp_path / "upstream"
     git(tmp_path, "init", "-q", str(upstream))
     git(upstream, "commit", "-q", "--allow-empty", "-m", "1")
     git(place.root, "submodule", "add", "-q", str(upstream), "module")
-    found = await judged(tmp_path, place, [write(name) for name in EVERYDAY])
+    found = await run_calls(tmp_path, place, [write(name) for name in EVERYDAY])
     assert [EVERYDAY[number] for number, ask in enumerate(found.asks) if ask] == []
     assert len(found.unasked) == len(EVERYDAY)
 
 
 @pytest.mark.spec("A-05")
 async def test_everyday_looks_at_ordinary_projects_do_not_ask(tmp_path: Path) -> None:
-    place = yard(tmp_path, {**FILES, ".claude/agents/x.md": "x\n", "asyncagents.json": "{}\n"})
+    place = create_yard(tmp_path, {**FILES, ".claude/agents/x.md": "x\n", "asyncagents.json": "{}\n"})
     calls = [
         *(call("read", filePath=name) for name in (".git/config", ".git/HEAD", ".claude/agents/x.md")),
         *(call("read", filePath=name) for name in ("asyncagents.json", ".", ".git", "src/", "./src/one.py")),
@@ -363,6 +363,6 @@ async def test_everyday_looks_at_ordinary_projects_do_not_ask(tmp_path: Path) ->
         call("edit", filePath="src/one.py", oldString="pass", newString="print()"),
         rename("a.txt", "docs/b.txt"),
     ]
-    found = await judged(tmp_path, place, calls)
+    found = await run_calls(tmp_path, place, calls)
     assert [ask.patterns for ask in found.asks if ask] == []
     assert len(found.unasked) == len(calls)

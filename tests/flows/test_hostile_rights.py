@@ -16,15 +16,15 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.scripted import call, say
-from tests.support.delegation import Scenes, child_of, launch_agent, until_quiet
+from tests.support.delegation import RequestScript, child_session, launch_agent, wait_until_quiet
 from tests.support.rights import AGENTS, IDLE, WRITE, GatedStage, open_gated_stage
-from tests.support.transfer import exported
+from tests.support.transfer import export_files
 from tests.support.wait import PATIENCE
 
 BOSS = AgentConfig(mode="all", description="Leads.", permission={"task": "allow"})
 RUN = call("bash", command="touch ran", description="Leave a mark")
 OPEN = Rule(permission="*", pattern="*", action="allow")
-SCENES: Scenes = {
+SCENES: RequestScript = {
     "approve": [[WRITE], [RUN], *IDLE],
     "go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE],
     "think": IDLE,
@@ -37,9 +37,9 @@ async def approve_all(on: GatedStage) -> None:
     """Answer for good whatever the next prompt asks for, and remove what it made."""
     await on.runtime.send(on.at.session_id, "approve", agent="build")
     for _ in range(2):
-        asked = await on.at.ears.until(PermissionAsked)
+        asked = await on.at.listener.until(PermissionAsked)
         await on.runtime.answer(asked.request.id, "always")
-    await until_quiet(on.runtime, on.at.session_id)
+    await wait_until_quiet(on.runtime, on.at.session_id)
     for made in ("a.txt", "ran"):
         (on.root / made).unlink()
 
@@ -62,8 +62,8 @@ async def has_tried(runtime: Runtime, child: SessionId) -> bool:
 
 async def launched(on: GatedStage, agent: str, **more: Any) -> SessionId:
     await on.say("go", agent, **more)
-    await until_quiet(on.runtime, on.at.session_id)
-    return await child_of(on.at, "Job")
+    await wait_until_quiet(on.runtime, on.at.session_id)
+    return await child_session(on.at, "Job")
 
 
 VANISHED: dict[str, tuple[str, dict[str, AgentConfig]]] = {
@@ -144,7 +144,7 @@ async def test_edited_rights_of_an_import_free_no_child_of_a_session_that_plans(
     rights = EDITED[how]
     async with open_gated_stage(tmp_path / "here", SCENES) as on:
         child = await launched(on, "plan")
-        await exported(on.runtime, tmp_path / "files", on.at.session_id)
+        await export_files(on.runtime, tmp_path / "files", on.at.session_id)
     edit_rights(tmp_path / "files", child, rights)
     async with open_gated_stage(tmp_path / "there", SCENES) as on:
         done = await import_from(on.runtime, tmp_path / "files", directory=on.root)

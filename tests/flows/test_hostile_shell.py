@@ -14,17 +14,17 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.llm.scripted import ScriptLine, call
 from tests.support.hostile import hole
 from tests.support.hostile.command import ALLOWED, BENIGN, HOLES, HOSTILE
-from tests.support.hostile.daemon import DAEMONS, GHOST, command, survivors
+from tests.support.hostile.daemon import DAEMONS, GHOST, daemon_command, survivors
 from tests.support.hostile.yard import (
     CANARY,
     Yard,
     asks_after_always,
-    coder,
-    fill,
-    judged,
+    create_yard,
+    fill_paths,
+    open_coder,
     plant_holes,
-    shell,
-    yard,
+    run_calls,
+    shell_calls,
 )
 from tests.support.wait import PATIENCE
 
@@ -49,7 +49,7 @@ FILES = {
 
 
 def prepared(tmp_path: Path) -> Yard:
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     (place.root / "evil").chmod(0o755)
     (place.root / "link").symlink_to(place.outside)
     (place.root / "secret-link").symlink_to(place.secret)
@@ -76,7 +76,7 @@ async def test_no_hostile_command_runs_by_a_rule_for_its_first_word(tmp_path: Pa
     place = prepared(tmp_path)
     before = place.picture()
     commands = filled(HOSTILE, place)
-    found = await judged(tmp_path, place, shell(commands), permission=BY_PREFIX)
+    found = await run_calls(tmp_path, place, shell_calls(commands), permission=BY_PREFIX)
     assert [commands[number] for number in found.unasked] == []
     asked = [command for command, ask in zip(commands, found.asks, strict=True) if ask]
     refused = [command for command, end in zip(commands, found.states, strict=True) if end]
@@ -86,13 +86,13 @@ async def test_no_hostile_command_runs_by_a_rule_for_its_first_word(tmp_path: Pa
     )
     assert (len(asked) + len(refused), refused) == (len(commands), [""])
     assert place.picture() == before
-    assert CANARY not in found.told
+    assert CANARY not in found.text
 
 
 @pytest.mark.spec("A-04", "A-05")
 async def test_benign_commands_run_unasked_by_the_same_rules(tmp_path: Path) -> None:
     place = prepared(tmp_path)
-    found = await judged(tmp_path, place, shell(BENIGN), permission=BY_PREFIX)
+    found = await run_calls(tmp_path, place, shell_calls(BENIGN), permission=BY_PREFIX)
     assert [BENIGN[number] for number, ask in enumerate(found.asks) if ask] == []
     assert found.unasked == list(range(len(BENIGN)))
     assert not (place.root / "pwned").exists()
@@ -109,7 +109,7 @@ async def test_what_is_unclear_asks_although_every_command_is_allowed(tmp_path: 
         if any(mark in command for mark in hidden.split()) and not command.startswith(("python3", "perl"))
     ]
     assert len(commands) >= 60
-    found = await judged(tmp_path, place, shell(commands), permission=EVERYTHING)
+    found = await run_calls(tmp_path, place, shell_calls(commands), permission=EVERYTHING)
     assert [commands[number] for number in found.unasked] == []
     assert place.picture() == before
 
@@ -121,7 +121,7 @@ async def test_a_command_that_starts_outside_asks_and_one_that_starts_nowhere_is
     place = prepared(tmp_path)
     starts = ["..", "../outside", "link", str(place.outside), "/", "inner/../..", "missing", "a.txt", "a\0b"]
     calls = [call("bash", command="ls", workdir=each) for each in [*starts, "src", "inner", "./src/.."]]
-    found = await judged(tmp_path, place, calls, permission=EVERYTHING)
+    found = await run_calls(tmp_path, place, calls, permission=EVERYTHING)
     assert [ask.permission for ask in found.asks if ask] == ["external_directory"] * 5
     assert [calls[number].input["workdir"] for number in found.unasked if number < len(starts)] == [  # type: ignore[union-attr]
         "inner/../.."  # for a process, unlike for cd, that is the project itself
@@ -134,7 +134,7 @@ async def test_under_plan_every_command_asks_and_none_may_edit(tmp_path: Path) -
     place = prepared(tmp_path)
     before = place.picture()
     commands = [*BENIGN, *filled(HOSTILE, place)]
-    found = await judged(tmp_path, place, shell(commands), agent="plan", permission=EVERYTHING)
+    found = await run_calls(tmp_path, place, shell_calls(commands), agent="plan", permission=EVERYTHING)
     assert [commands[number] for number in found.unasked] == []
     assert [command for command, end in zip(commands, found.states, strict=True) if end] == [""]
     assert place.picture() == before
@@ -152,7 +152,7 @@ async def test_who_may_not_edit_cannot_by_any_tool(tmp_path: Path, agent: str) -
         call("patch", patchText="*** Begin Patch\n*** Add File: new.txt\n+x\n*** End Patch"),
         call("patch", patchText="*** Begin Patch\n*** Delete File: a.txt\n*** End Patch"),
     ]
-    found = await judged(tmp_path, place, calls, agent=agent, permission={"edit": "allow"})
+    found = await run_calls(tmp_path, place, calls, agent=agent, permission={"edit": "allow"})
     assert found.unasked == [0]
     assert all(isinstance(state, ToolFailed) for state in found.states[1:])
     assert place.picture() == before
@@ -163,10 +163,10 @@ async def test_what_was_once_a_hole_asks(tmp_path: Path) -> None:
     place = prepared(tmp_path)
     commands = filled(tuple(HOLES.values()), place)
     before = place.picture()
-    found = await judged(tmp_path, place, shell(commands), permission=BY_PREFIX)
+    found = await run_calls(tmp_path, place, shell_calls(commands), permission=BY_PREFIX)
     assert [list(HOLES)[number] for number in found.unasked] == []
     assert place.picture() == before
-    assert CANARY not in found.told
+    assert CANARY not in found.text
 
 
 @pytest.mark.spec("A-04", "A-05")
@@ -174,15 +174,15 @@ async def test_what_an_attack_ran_asks_although_every_command_is_allowed(tmp_pat
     place = plant_holes(tmp_path)
     holes = hole.HOLES
     calls = [
-        call("bash", command=fill(hole.command, place), workdir=fill(hole.workdir, place) or ".")
+        call("bash", command=fill_paths(hole.command, place), workdir=fill_paths(hole.workdir, place) or ".")
         for hole in holes
     ]
     before = place.picture()
-    found = await judged(tmp_path, place, calls, permission=EVERYTHING)
+    found = await run_calls(tmp_path, place, calls, permission=EVERYTHING)
     assert [holes[number] for number in found.unasked] == []
     assert all(found.asks)
     assert place.picture() == before
-    assert CANARY not in found.told
+    assert CANARY not in found.text
 
 
 @pytest.mark.spec("A-04", "A-05")
@@ -194,7 +194,7 @@ async def test_a_denied_program_runs_by_no_spelling_and_behind_no_wrapper(tmp_pa
         "unclear_command": "allow",
         "external_directory": "allow",
     }
-    found = await judged(tmp_path, place, shell(hole.DENIED), permission=rules)
+    found = await run_calls(tmp_path, place, shell_calls(hole.DENIED), permission=rules)
     ran = [
         command
         for command, state in zip(hole.DENIED, found.states, strict=True)
@@ -224,7 +224,9 @@ async def test_always_for_one_command_is_not_for_a_very_different_one(
     tmp_path: Path, yes: str, other: str
 ) -> None:
     place = prepared(tmp_path)
-    asks = await asks_after_always(tmp_path, place, shell([yes]), shell([other]), permission={"bash": "ask"})
+    asks = await asks_after_always(
+        tmp_path, place, shell_calls([yes]), shell_calls([other]), permission={"bash": "ask"}
+    )
     assert [ask.metadata["command"] for ask in asks] == [other]
 
 
@@ -243,7 +245,9 @@ def left_behind(
     """A call for each; the token by which all that they start can be known."""
     token = f"token-{tmp_path.name}-{os.getpid()}"
     lines = [
-        call("bash", command=command(each, up=tmp_path / f"up{number}", token=token, then=then), **more)
+        call(
+            "bash", command=daemon_command(each, up=tmp_path / f"up{number}", token=token, then=then), **more
+        )
         for number, each in enumerate(daemons.values())
     ]
     return token, lines
@@ -268,7 +272,7 @@ async def until_all_run(tmp_path: Path, count: int) -> None:
 async def test_nothing_survives_an_abort(tmp_path: Path) -> None:
     place = prepared(tmp_path)
     token, lines = left_behind(tmp_path, DAEMONS, "sleep 600")
-    async with coder(tmp_path, place, lines, permission=FREE) as at:
+    async with open_coder(tmp_path, place, lines, permission=FREE) as at:
         await at.runtime.send(at.session_id, "go")
         await until_all_run(tmp_path, len(lines))
         assert len(survivors(token)) >= len(lines)
@@ -281,7 +285,7 @@ async def test_nothing_survives_an_abort(tmp_path: Path) -> None:
 async def test_nothing_survives_the_end_of_its_call(tmp_path: Path, then: str) -> None:
     place = prepared(tmp_path)
     token, lines = left_behind(tmp_path, DAEMONS, then, timeout=4000)
-    async with coder(tmp_path, place, lines, permission=FREE) as at:
+    async with open_coder(tmp_path, place, lines, permission=FREE) as at:
         await at.prompt("go")
         assert kill_all(token) == []
         states = await at.states()
@@ -296,7 +300,7 @@ async def test_nothing_survives_the_end_of_its_call(tmp_path: Path, then: str) -
 async def test_not_even_a_ghost_survives(tmp_path: Path, then: str) -> None:
     place = prepared(tmp_path)
     token, lines = left_behind(tmp_path, {"a ghost": GHOST}, then, timeout=1500)
-    async with coder(tmp_path, place, lines, permission=FREE) as at:
+    async with open_coder(tmp_path, place, lines, permission=FREE) as at:
         await at.prompt("go")
         assert kill_all(token) == []
     await until_all_run(tmp_path, len(lines))

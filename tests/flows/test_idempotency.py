@@ -15,23 +15,23 @@ from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.id import Ids, PartId
 from asyncagents.errors import Conflict, KeyReused
 from asyncagents.llm.scripted import ScriptedModel, pause
-from tests.support.delegation import launch, task_named, until_quiet
-from tests.support.http.client import Served, Told, serving
-from tests.support.http.cutting_proxy import cutting
-from tests.support.runtime import Stage, stage
+from tests.support.delegation import launch_task, task_named, wait_until_quiet
+from tests.support.http.client import Response, StageClient, serve_delegation
+from tests.support.http.cutting_proxy import open_cutting_proxy
+from tests.support.runtime import Stage, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
 SCRIPT = {"one": [[say("1")]], "two": [[say("2")]]}
 
 
-async def post(at: Served, path: str, body: Any, key: str | None = None) -> Told:
-    headers = at.caller.token | ({"idempotency-key": key} if key else {})
-    return await at.caller.ask("POST", path, json=body, headers=headers)
+async def post(at: StageClient, path: str, body: Any, key: str | None = None) -> Response:
+    headers = at.caller.authorization | ({"idempotency-key": key} if key else {})
+    return await at.caller.request("POST", path, json=body, headers=headers)
 
 
 async def test_a_prompt_with_other_content_under_the_same_key_is_refused(tmp_path: Path) -> None:
-    async with stage(tmp_path, SCRIPT) as at:
+    async with open_stage(tmp_path, SCRIPT) as at:
         first = await at.prompt("one", key="k")
         assert (await at.prompt("one", key="k")).info.id == first.info.id
         for more in ({}, {"agent": "plan"}, {"system": "Be brief."}, {"tools": {"bash": False}}):
@@ -74,7 +74,7 @@ async def test_what_means_the_same_is_the_same(tmp_path: Path) -> None:
 
 async def test_a_message_id_with_other_content_is_refused(tmp_path: Path) -> None:
     named = Ids(SystemClock(), SystemRng()).message()
-    async with stage(tmp_path, SCRIPT) as at:
+    async with open_stage(tmp_path, SCRIPT) as at:
         assert await at.runtime.send(at.session_id, "one", message_id=named) == named
         assert await at.runtime.send(at.session_id, "one", message_id=named) == named
         with pytest.raises(Conflict):
@@ -84,7 +84,7 @@ async def test_a_message_id_with_other_content_is_refused(tmp_path: Path) -> Non
 
 async def test_sessions_forks_and_beginnings_are_compared_as_well(tmp_path: Path) -> None:
     deny = Rule(permission="bash", pattern="*", action="deny")
-    async with stage(tmp_path, SCRIPT) as at:
+    async with open_stage(tmp_path, SCRIPT) as at:
         runtime = at.runtime
         made = await runtime.create_session(title="A", directory=tmp_path, key="k")
         assert (await runtime.create_session(title="A", directory=tmp_path, key="k")).id == made.id
@@ -113,7 +113,7 @@ async def test_sessions_forks_and_beginnings_are_compared_as_well(tmp_path: Path
 
 async def test_over_http_other_content_is_a_409_and_the_same_body_the_same_answer(tmp_path: Path) -> None:
     one, two = {"parts": [{"type": "text", "text": "one"}]}, {"parts": [{"type": "text", "text": "two"}]}
-    async with serving(tmp_path, SCRIPT) as at:
+    async with serve_delegation(tmp_path, SCRIPT) as at:
         session = f"/session/{at.stage.session_id}"
         said = [await post(at, f"{session}/message", body, "k") for body in (one, one, two)]
         typed = [
@@ -127,7 +127,7 @@ async def test_over_http_other_content_is_a_409_and_the_same_body_the_same_answe
             for body in ({}, {}, {"messageID": said[0].json["info"]["parentID"]})
         ]
         for each in (at.stage.session_id, begun[0].json["session"]["id"]):
-            await until_quiet(at.runtime, each)
+            await wait_until_quiet(at.runtime, each)
     for first, again, other in (said, typed, made, begun, forks):
         assert (first.status, again.status, other.status) == (200, 200, 409), other
         assert _names(again.json) == _names(first.json)
@@ -148,7 +148,7 @@ async def test_opencode_clients_repeat_a_message_id_with_the_same_body(tmp_path:
         "parts": [{"type": "text", "text": "one", "id": ids.part()}],
     }
     other = body | {"parts": [{"type": "text", "text": "two"}]}
-    async with serving(tmp_path, SCRIPT) as at:
+    async with serve_delegation(tmp_path, SCRIPT) as at:
         session = f"/session/{at.stage.session_id}"
         said = [await post(at, f"{session}/message", each) for each in (body, body, other)]
     assert [each.status for each in said] == [200, 200, 409]
@@ -162,10 +162,10 @@ async def test_an_abort_that_is_repeated_under_its_key_spares_what_came_since(
 ) -> None:
     scenes = {"one": [[say("I beg"), pause(3600)]], "two": [[call("gate")], [say("2")]]}
     gate = Gate("gate")
-    async with serving(tmp_path, scenes, gate.tool) as at:
+    async with serve_delegation(tmp_path, scenes, gate.tool) as at:
         where = path.format(id=at.stage.session_id)
         await at.runtime.send(at.stage.session_id, "one")
-        await at.stage.ears.until_said("I beg")
+        await at.stage.listener.until_text("I beg")
         first = await post(at, where, {}, "k")
         await at.runtime.send(at.stage.session_id, "two")
         await gate.until_started()
@@ -183,11 +183,11 @@ async def test_an_abort_that_is_repeated_under_its_key_spares_what_came_since(
 async def test_a_cancel_of_a_task_that_is_repeated_under_its_key_spares_its_next_run(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes = {
-        "go": [[launch("A", "child a")], *[[say("ok")]] * 5],
+        "go": [[launch_task("A", "child a")], *[[say("ok")]] * 5],
         "child a": [[say("Hm"), pause(3600)]],
         "more": [[call("gate")], [say("More.")]],
     }
-    async with serving(tmp_path, scenes, gate.tool) as at:
+    async with serve_delegation(tmp_path, scenes, gate.tool) as at:
         await at.stage.prompt("go")
         task = await task_named(at.runtime, "A")
         cancel = f"/v1/tasks/{task.session_id}/cancel"
@@ -197,7 +197,7 @@ async def test_a_cancel_of_a_task_that_is_repeated_under_its_key_spares_its_next
         await gate.until_started()
         again = await post(at, cancel, {}, "k")
         gate.go.set()
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         after = await at.runtime.tasks.get(task.session_id)
     assert [each.status for each in followed] == [200, 200, 409]
     assert again.status == 200
@@ -215,7 +215,7 @@ async def test_a_client_repeats_an_abort_whose_answer_was_lost_under_the_same_ke
         keys.append(head.partition(b"\r\n")[0])
         return len(keys) == 1
 
-    async with serving(tmp_path, {}) as at, cutting(at.listing.url) as cutter:
+    async with serve_delegation(tmp_path, {}) as at, open_cutting_proxy(at.listing.url) as cutter:
         cutter.cut = cut
         async with open_client(cutter.url, token=at.listing.token, patience=PATIENCE) as client:
             assert await client.abort(at.stage.session_id)

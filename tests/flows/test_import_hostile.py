@@ -17,8 +17,8 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.inside import inside
-from tests.support.runtime import stage
-from tests.support.tool import later
+from tests.support.runtime import open_stage
+from tests.support.tool import build_pending_tool
 from tests.support.transfer import (
     OLD_CHILD,
     OLD_ROOT,
@@ -29,20 +29,20 @@ from tests.support.transfer import (
     STEP_FILE,
     TEXT_FILE,
     TOOL_FILE,
-    brought,
-    change,
-    elsewhere,
-    exported,
-    files,
+    change_json,
+    export_files,
+    import_into_store,
+    open_other_store,
     own_fields,
-    unpacked,
-    write,
+    read_files,
+    unpack_recording,
+    write_json,
     write_waiting_session,
 )
 from tests.support.wait import PATIENCE
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]], "more": [[say("More.")]]}
-DEPLOY = later("deploy")
+DEPLOY = build_pending_tool("deploy")
 
 Spoil = Callable[[Path], object]
 
@@ -52,7 +52,7 @@ def session_file(storage: Path) -> Path:
 
 
 def edit(name: str, **fields: Any) -> Spoil:
-    return lambda storage: change(storage / name, **fields)
+    return lambda storage: change_json(storage / name, **fields)
 
 
 def raw(name: str, body: bytes) -> Spoil:
@@ -122,8 +122,8 @@ BAD: dict[str, Spoil] = {
     "no directory": edit(SESSION_FILE, directory=""),
     "a directory that is no path": edit(SESSION_FILE, directory="shop"),
     "a directory with a zero byte": edit(SESSION_FILE, directory="/a\0b"),
-    "todos that are no list": lambda storage: write(storage / "todo/ses_w.json", {"a": 1}),
-    "todos of no known state": lambda storage: write(
+    "todos that are no list": lambda storage: write_json(storage / "todo/ses_w.json", {"a": 1}),
+    "todos of no known state": lambda storage: write_json(
         storage / "todo/ses_w.json", [{"content": "x", "status": "odd", "priority": "low"}]
     ),
     "a place that is taken": lambda storage: (
@@ -158,11 +158,11 @@ BAD: dict[str, Spoil] = {
 @pytest.mark.spec("P-13")
 @pytest.mark.parametrize("spoil", BAD.values(), ids=BAD)
 async def test_a_bad_file_is_told_of_and_the_others_are_imported(tmp_path: Path, spoil: Spoil) -> None:
-    storage = unpacked(tmp_path / "opencode", "data-1.1.53.json") / "storage"
+    storage = unpack_recording(tmp_path / "opencode", "data-1.1.53.json") / "storage"
     write_waiting_session(storage)
     spoil(storage)
-    async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
-        before = files(storage)
+    async with open_other_store(tmp_path / "data", serve=False) as (runtime, _):
+        before = read_files(storage)
         done = await asyncio.wait_for(import_from(runtime, storage), PATIENCE)
         sessions = {session.id for session in await runtime.roots(None)}
         left = await inside(runtime).store._read(lambda tx: tx.all("exported_messages", "ses_w", "", 10))
@@ -175,7 +175,7 @@ async def test_a_bad_file_is_told_of_and_the_others_are_imported(tmp_path: Path,
     assert [each.session.id for each in done.taken] == [OLD_ROOT, OLD_CHILD]
     assert sessions == {OLD_ROOT}
     assert (left, parts) == ([], [])
-    assert files(storage) == before
+    assert read_files(storage) == before
 
 
 @pytest.mark.spec("P-13")
@@ -184,7 +184,7 @@ async def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     write_waiting_session(storage)
     with (storage / TEXT_FILE).open("r+b") as file:
         file.truncate(folders.MOST_FILE_BYTES + 1)  # a hole, not so many bytes
-    done = await brought(tmp_path / "data", storage)
+    done = await import_into_store(tmp_path / "data", storage)
     (trouble,) = done.troubles
     assert "too large" in trouble.why
     assert "prt_1.json" in trouble.why
@@ -194,8 +194,8 @@ async def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 async def test_one_session_in_two_files_is_taken_from_neither(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     write_waiting_session(storage)
-    write(storage / "session/q/ses_w.json", json.loads(session_file(storage).read_text()))
-    done = await brought(tmp_path / "data", storage)
+    write_json(storage / "session/q/ses_w.json", json.loads(session_file(storage).read_text()))
+    done = await import_into_store(tmp_path / "data", storage)
     assert done.taken == ()
     (trouble,) = done.troubles
     assert "session/q/ses_w.json" in trouble.name
@@ -207,8 +207,8 @@ async def test_one_part_in_two_messages_is_refused(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     write_waiting_session(storage)
     text = {"id": "prt_1", "sessionID": "ses_w", "messageID": "msg_02", "type": "text", "text": "x"}
-    write(storage / "part/msg_02/prt_1.json", text)
-    done = await brought(tmp_path / "data", storage)
+    write_json(storage / "part/msg_02/prt_1.json", text)
+    done = await import_into_store(tmp_path / "data", storage)
     (trouble,) = done.troubles
     assert "'prt_1' occurs twice" in trouble.why
 
@@ -217,13 +217,13 @@ async def test_one_part_in_two_messages_is_refused(tmp_path: Path) -> None:
 async def test_parents_that_lead_in_a_circle_are_told_of_and_so_are_children_of_what_failed(
     tmp_path: Path,
 ) -> None:
-    storage = unpacked(tmp_path / "opencode", "data-1.1.53.json") / "storage"
+    storage = unpack_recording(tmp_path / "opencode", "data-1.1.53.json") / "storage"
     (project,) = (storage / "session").iterdir()
     base = json.loads((project / f"{OLD_CHILD}.json").read_text())
     for name, parent in (("ses_a", "ses_b"), ("ses_b", "ses_c"), ("ses_c", "ses_a"), ("ses_d", "ses_a")):
-        write(project / f"{name}.json", {**base, "id": name, "parentID": parent})
-    change(project / f"{OLD_ROOT}.json", directory="nowhere")
-    done = await brought(tmp_path / "data", storage)
+        write_json(project / f"{name}.json", {**base, "id": name, "parentID": parent})
+    change_json(project / f"{OLD_ROOT}.json", directory="nowhere")
+    done = await import_into_store(tmp_path / "data", storage)
     why = {Path(each.name).stem: each.why for each in done.troubles}
     assert done.taken == ()
     assert {why.pop(name) for name in ("ses_a", "ses_b", "ses_c", "ses_d")} == {"its parents form a cycle"}
@@ -236,8 +236,8 @@ async def test_a_tree_that_is_too_deep_ends_somewhere(tmp_path: Path) -> None:
     base = {"directory": "/home/ada/shop", "time": {"created": 1}}
     for depth in range(120):
         parent = {"parentID": f"ses_{depth - 1:03}"} if depth else {}
-        write(tmp_path / f"storage/session/p/ses_{depth:03}.json", {**base, **parent})
-    done = await brought(tmp_path / "data", tmp_path / "storage")
+        write_json(tmp_path / f"storage/session/p/ses_{depth:03}.json", {**base, **parent})
+    done = await import_into_store(tmp_path / "data", tmp_path / "storage")
     assert len(done.taken) == 101
     assert "nested more than 100 deep" in done.troubles[0].why
 
@@ -245,14 +245,14 @@ async def test_a_tree_that_is_too_deep_ends_somewhere(tmp_path: Path) -> None:
 @pytest.mark.spec("P-13")
 async def test_an_imported_call_cannot_stand_in_for_one_that_is_here(tmp_path: Path) -> None:
     """Its id is known to whoever has its result: an import under the same id must not take it over."""
-    async with stage(tmp_path / "here", SCRIPT, tools=[DEPLOY]) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
         storage = tmp_path / "storage"
         write_waiting_session(storage)
-        change(storage / TOOL_FILE, **state(pendingID=waiting.id))
+        change_json(storage / TOOL_FILE, **state(pendingID=waiting.id))
         moved(PENDING_FILE, f"pending_tool/{waiting.id}.json")(storage)
-        change(storage / f"pending_tool/{waiting.id}.json", id=waiting.id)
+        change_json(storage / f"pending_tool/{waiting.id}.json", id=waiting.id)
         done = await import_from(at.runtime, storage)
         assert await at.open_call() == waiting
         await at.runtime.async_tools.submit_result(waiting.id, "done")
@@ -274,14 +274,14 @@ async def test_nothing_that_an_export_says_runs_a_tool(tmp_path: Path) -> None:
         "granted": ["by hand"],
         "state": {"type": "requested"},
     }
-    change(
+    change_json(
         storage / TOOL_FILE, state={"status": "pending", "input": {}, "raw": ""}, **own_fields(call=granted)
     )
-    change(storage / SESSION_FILE, **own_fields(turn=1, inTurn=True))
-    change(storage / STEP_FILE, **own_fields(position=2, turn=1))
-    change(storage / PROMPT_FILE, **own_fields(position=1, turn=1))
-    done = await brought(tmp_path / "data", storage)
-    async with elsewhere(tmp_path / "data", {"and?": [[say("x")]]}, DEPLOY) as (runtime, model):
+    change_json(storage / SESSION_FILE, **own_fields(turn=1, inTurn=True))
+    change_json(storage / STEP_FILE, **own_fields(position=2, turn=1))
+    change_json(storage / PROMPT_FILE, **own_fields(position=1, turn=1))
+    done = await import_into_store(tmp_path / "data", storage)
+    async with open_other_store(tmp_path / "data", {"and?": [[say("x")]]}, DEPLOY) as (runtime, model):
         session_id = SessionId("ses_w")
         assert isinstance(await runtime.status(session_id), Idle)
         await asyncio.wait_for(runtime.prompt(session_id, "and?"), PATIENCE)
@@ -292,7 +292,7 @@ async def test_nothing_that_an_export_says_runs_a_tool(tmp_path: Path) -> None:
 
 @pytest.mark.spec("P-13")
 async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT) as at:
+    async with open_stage(tmp_path / "here", SCRIPT) as at:
         await at.prompt("more")
         session = await at.runtime.create_session(directory=tmp_path)
         body = await at.runtime.transfer.document(session.id)
@@ -321,15 +321,15 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
     ],
 )
 async def test_a_document_that_is_none_is_told_of(tmp_path: Path, value: object) -> None:
-    write(tmp_path / "one.json", value)
-    done = await brought(tmp_path / "data", tmp_path / "one.json")
+    write_json(tmp_path / "one.json", value)
+    done = await import_into_store(tmp_path / "data", tmp_path / "one.json")
     (trouble,) = done.troubles
     assert trouble.why
 
 
 async def test_what_is_not_there_and_what_holds_nothing_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
+    async with open_other_store(tmp_path / "data", serve=False) as (runtime, _):
         with pytest.raises(InvalidInput, match="does not exist"):
             await import_from(runtime, tmp_path / "none")
         with pytest.raises(InvalidInput, match="holds no exported sessions"):
@@ -351,14 +351,14 @@ async def test_a_large_session_is_exported_in_pieces_and_comes_back(tmp_path: Pa
             **role,
         }
         messages.append({"info": said, "parts": [{**address, "type": "text", "text": "x" * 2_000}]})
-    write(tmp_path / "one.json", {"info": info, "messages": messages})
-    first = await brought(tmp_path / "data", tmp_path / "one.json")
-    async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
-        before = await exported(runtime, tmp_path / "files")
+    write_json(tmp_path / "one.json", {"info": info, "messages": messages})
+    first = await import_into_store(tmp_path / "data", tmp_path / "one.json")
+    async with open_other_store(tmp_path / "data", serve=False) as (runtime, _):
+        before = await export_files(runtime, tmp_path / "files")
         pieces = [len(piece) async for piece in runtime.transfer.records(ROOT_ID)]
-    await brought(tmp_path / "again", tmp_path / "files")
-    async with elsewhere(tmp_path / "again", SCRIPT) as (runtime, model):
-        assert await exported(runtime, tmp_path / "more") == before
+    await import_into_store(tmp_path / "again", tmp_path / "files")
+    async with open_other_store(tmp_path / "again", SCRIPT) as (runtime, model):
+        assert await export_files(runtime, tmp_path / "more") == before
         await asyncio.wait_for(runtime.prompt(ROOT_ID, "more", model="scripted/scripted"), PATIENCE)
         await asyncio.wait_for(runtime.prompt(ROOT_ID, "more"), PATIENCE)
     assert [len(request.messages) for request in model.requests] == [1_001, 1_003]

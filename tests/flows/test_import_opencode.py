@@ -22,12 +22,12 @@ from tests.support.transfer import (
     RECORDED,
     RECORDED_CHILD,
     ROOT_ID,
-    brought,
-    change,
-    elsewhere,
-    exported,
-    unpacked,
-    write,
+    change_json,
+    export_files,
+    import_into_store,
+    open_other_store,
+    unpack_recording,
+    write_json,
     write_waiting_session,
 )
 from tests.support.wait import PATIENCE
@@ -38,10 +38,10 @@ FIRST = SessionId("ses_e1bae2343ffeuHHl1CUYm0nIPR")
 
 @pytest.mark.spec("P-13")
 async def test_what_opencode_exports_is_imported_whole_and_goes_on(tmp_path: Path) -> None:
-    done = await brought(tmp_path, RECORDED)
-    below = await brought(tmp_path, RECORDED_CHILD)
-    again = await brought(tmp_path, RECORDED)
-    async with elsewhere(tmp_path, SCRIPT) as (runtime, model):
+    done = await import_into_store(tmp_path, RECORDED)
+    below = await import_into_store(tmp_path, RECORDED_CHILD)
+    again = await import_into_store(tmp_path, RECORDED)
+    async with open_other_store(tmp_path, SCRIPT) as (runtime, model):
         document = json.loads(await runtime.transfer.document(ROOT_ID))
         (child,) = await runtime.children(ROOT_ID)
         session = await runtime.session(ROOT_ID)
@@ -74,8 +74,8 @@ async def test_what_opencode_exports_is_imported_whole_and_goes_on(tmp_path: Pat
 
 @pytest.mark.spec("P-13")
 async def test_a_subagents_session_without_its_parent_stands_alone(tmp_path: Path) -> None:
-    done = await brought(tmp_path, RECORDED_CHILD)
-    async with elsewhere(tmp_path, SCRIPT) as (runtime, _):
+    done = await import_into_store(tmp_path, RECORDED_CHILD)
+    async with open_other_store(tmp_path, SCRIPT) as (runtime, _):
         session = await runtime.session(CHILD_ID)
     assert session.parent_id is None
     (remark,) = done.taken[0].remarks
@@ -84,9 +84,9 @@ async def test_a_subagents_session_without_its_parent_stands_alone(tmp_path: Pat
 
 @pytest.mark.spec("P-13")
 async def test_the_files_of_an_older_opencode_are_imported(tmp_path: Path) -> None:
-    source = unpacked(tmp_path / "opencode", "data-1.1.53.json")
-    done = await brought(tmp_path / "data", source)
-    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
+    source = unpack_recording(tmp_path / "opencode", "data-1.1.53.json")
+    done = await import_into_store(tmp_path / "data", source)
+    async with open_other_store(tmp_path / "data", SCRIPT) as (runtime, model):
         first, second = await runtime.todos(OLD_ROOT)
         (child,) = await runtime.children(OLD_ROOT)
         answer = await asyncio.wait_for(runtime.prompt(OLD_ROOT, "and?"), PATIENCE)
@@ -100,10 +100,10 @@ async def test_the_files_of_an_older_opencode_are_imported(tmp_path: Path) -> No
 
 @pytest.mark.spec("P-13")
 async def test_the_files_of_the_first_opencode_are_imported_into_a_directory(tmp_path: Path) -> None:
-    source = unpacked(tmp_path / "opencode", "data-0.5.29.json")
-    homeless = await brought(tmp_path / "data", source)
-    done = await brought(tmp_path / "data", source, directory=tmp_path)
-    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
+    source = unpack_recording(tmp_path / "opencode", "data-0.5.29.json")
+    homeless = await import_into_store(tmp_path / "data", source)
+    done = await import_into_store(tmp_path / "data", source, directory=tmp_path)
+    async with open_other_store(tmp_path / "data", SCRIPT) as (runtime, model):
         entries = await runtime.messages(FIRST)
         answer = await asyncio.wait_for(
             runtime.prompt(FIRST, "and?", agent="build", model="scripted/scripted"), PATIENCE
@@ -117,18 +117,18 @@ async def test_the_files_of_the_first_opencode_are_imported_into_a_directory(tmp
 
 @pytest.mark.spec("P-13")
 async def test_what_was_under_way_in_opencode_was_cut_off(tmp_path: Path) -> None:
-    source = unpacked(tmp_path / "opencode", "data-1.1.53.json")
+    source = unpack_recording(tmp_path / "opencode", "data-1.1.53.json")
     parts = [path for path in (source / "storage" / "part").rglob("*.json") if b'"bash"' in path.read_bytes()]
     (file,) = parts
     part = json.loads(file.read_text())
     state = {"status": "running", "input": part["state"]["input"], "time": {"start": 1}}
-    change(file, state=state)
+    change_json(file, state=state)
     message = source / "storage" / "message" / OLD_ROOT / f"{part['messageID']}.json"
     info = json.loads(message.read_text())
     del info["time"]["completed"], info["finish"]
-    write(message, info)
-    await brought(tmp_path / "data", source)
-    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, _):
+    write_json(message, info)
+    await import_into_store(tmp_path / "data", source)
+    async with open_other_store(tmp_path / "data", SCRIPT) as (runtime, _):
         entry = await inside(runtime).store.message(info["id"])
         assert isinstance(await runtime.status(OLD_ROOT), Idle)
     (cut,) = [each for each in entry.parts if isinstance(each, ToolPart) and each.tool == "bash"]
@@ -145,12 +145,12 @@ async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
     tmp_path: Path, status: str
 ) -> None:
     pending_id = write_waiting_session(tmp_path / "storage", status=status)
-    done = await brought(tmp_path / "data", tmp_path / "storage")
+    done = await import_into_store(tmp_path / "data", tmp_path / "storage")
     script = {"and?": [[], [say("Deployed.")]]}
-    async with elsewhere(tmp_path / "data", script) as (runtime, model):
+    async with open_other_store(tmp_path / "data", script) as (runtime, model):
         waits = await runtime.status(SessionId("ses_w"))
         pending_call = await runtime.async_tools.get(pending_id)
-        await exported(runtime, tmp_path / "files")
+        await export_files(runtime, tmp_path / "files")
         await runtime.async_tools.submit_result(pending_id, "v2")
         await asyncio.wait_for(runtime.wait(SessionId("ses_w")), PATIENCE)
         last = (await runtime.messages(SessionId("ses_w")))[-1]
@@ -170,8 +170,8 @@ async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
 async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Path) -> None:
     result = {"title": "", "output": "v2", "metadata": {}}
     pending_id = write_waiting_session(tmp_path / "storage", status="completed", result=result)
-    await brought(tmp_path / "data", tmp_path / "storage")
-    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
+    await import_into_store(tmp_path / "data", tmp_path / "storage")
+    async with open_other_store(tmp_path / "data", SCRIPT) as (runtime, model):
         pending_call = await runtime.async_tools.get(pending_id)
         assert isinstance(await runtime.status(SessionId("ses_w")), Idle)
         await asyncio.wait_for(runtime.prompt(SessionId("ses_w"), "and?"), PATIENCE)
@@ -183,8 +183,8 @@ async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Pa
 async def test_a_call_without_a_record_was_cut_off(tmp_path: Path) -> None:
     write_waiting_session(tmp_path / "storage")
     (tmp_path / "storage" / "pending_tool" / "pend_1.json").unlink()
-    await brought(tmp_path / "data", tmp_path / "storage")
-    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, _):
+    await import_into_store(tmp_path / "data", tmp_path / "storage")
+    async with open_other_store(tmp_path / "data", SCRIPT) as (runtime, _):
         (_, step) = await runtime.messages(SessionId("ses_w"))
         assert isinstance(await runtime.status(SessionId("ses_w")), Idle)
     (part,) = step.parts
@@ -195,9 +195,9 @@ async def test_a_call_without_a_record_was_cut_off(tmp_path: Path) -> None:
 async def test_what_was_reverted_is_shown_and_not_read(tmp_path: Path) -> None:
     value = json.loads(RECORDED.read_text())
     value["info"]["revert"] = {"messageID": value["messages"][2]["info"]["id"]}
-    write(tmp_path / "one.json", value)
-    await brought(tmp_path / "data", tmp_path / "one.json")
-    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
+    write_json(tmp_path / "one.json", value)
+    await import_into_store(tmp_path / "data", tmp_path / "one.json")
+    async with open_other_store(tmp_path / "data", SCRIPT) as (runtime, model):
         entries = await runtime.messages(ROOT_ID)
         await asyncio.wait_for(runtime.prompt(ROOT_ID, "and?"), PATIENCE)
     assert len(entries) == len(value["messages"])
@@ -206,6 +206,6 @@ async def test_what_was_reverted_is_shown_and_not_read(tmp_path: Path) -> None:
 
 async def test_opencodes_database_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "opencode.db").write_bytes(b"")
-    async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
+    async with open_other_store(tmp_path / "data", serve=False) as (runtime, _):
         with pytest.raises(Exception, match="opencode export SESSION"):
             await import_from(runtime, tmp_path)

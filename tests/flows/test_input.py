@@ -10,7 +10,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.runtime import Stage, roles, stage
+from tests.support.runtime import Stage, open_stage, roles
 from tests.support.tool import Gate
 
 SCRIPT = {"go": [[call("gate")]], "second": [[call("gate")]], "last": [[say("All of it.")]]}
@@ -18,13 +18,13 @@ SCRIPT = {"go": [[call("gate")]], "second": [[call("gate")]], "last": [[say("All
 
 async def until_shown(at: Stage, *texts: str) -> None:
     for text in texts:
-        await at.ears.until(PartUpdated, lambda event, text=text: getattr(event.part, "text", "") == text)  # type: ignore[misc]
+        await at.listener.until(PartUpdated, lambda event, text=text: getattr(event.part, "text", "") == text)  # type: ignore[misc]
 
 
 @pytest.mark.spec("S-12")
 async def test_prompts_to_a_busy_session_are_shown_at_once_and_answered_by_one_turn(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
         prompts = [asyncio.ensure_future(at.prompt("go"))]
         await gate.until_started()
         prompts += [asyncio.ensure_future(at.prompt(text)) for text in ("more", "and more", "last")]
@@ -36,26 +36,26 @@ async def test_prompts_to_a_busy_session_are_shown_at_once_and_answered_by_one_t
     assert shown == ["go", "", "more", "and more", "last"]
     assert {answer.info.id for answer in answers} == {answers[0].info.id}
     assert answers[0].text == "All of it."
-    assert at.told()[-3:] == [UserTurn("more"), UserTurn("and more"), UserTurn("last")]
+    assert at.request_messages()[-3:] == [UserTurn("more"), UserTurn("and more"), UserTurn("last")]
     assert len(at.model.requests) == 2
 
 
 @pytest.mark.spec("S-12")
 async def test_no_prompt_is_dropped_however_many_come_at_once(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         texts = [f"number {n}" for n in range(40)]
         answers = await asyncio.gather(*(at.prompt(text) for text in texts))
         messages = await at.messages()
 
     assert [answer.text for answer in answers] == ["ok"] * 40
     assert sorted(entry.text for entry in messages if entry.text != "ok") == sorted(texts)
-    assert sorted(told.text for told in at.told() if isinstance(told, UserTurn)) == sorted(texts)
+    assert sorted(told.text for told in at.request_messages() if isinstance(told, UserTurn)) == sorted(texts)
 
 
 @pytest.mark.spec("S-12")
 async def test_the_model_reads_prompts_in_the_order_in_which_they_were_admitted(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
         sent = [await at.runtime.send(at.session_id, text) for text in ("x", "y", "z")]
@@ -63,12 +63,17 @@ async def test_the_model_reads_prompts_in_the_order_in_which_they_were_admitted(
         await prompt
 
     assert sent == sorted(sent)
-    assert [told.text for told in at.told() if isinstance(told, UserTurn)] == ["go", "x", "y", "z"]
+    assert [told.text for told in at.request_messages() if isinstance(told, UserTurn)] == [
+        "go",
+        "x",
+        "y",
+        "z",
+    ]
 
 
 @pytest.mark.spec("S-14")
 async def test_the_same_key_creates_one_session(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         first, again, other = await asyncio.gather(
             at.runtime.create_session(directory=tmp_path, title="mine", key="k1"),
             at.runtime.create_session(directory=tmp_path, title="mine", key="k1"),
@@ -82,7 +87,7 @@ async def test_the_same_key_creates_one_session(tmp_path: Path) -> None:
 
 @pytest.mark.spec("S-14")
 async def test_the_same_key_prompts_once_and_is_answered_alike(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"hello": [[say("Hi.")]]}) as at:
+    async with open_stage(tmp_path, {"hello": [[say("Hi.")]]}) as at:
         first, again = await asyncio.gather(at.prompt("hello", key="k1"), at.prompt("hello", key="k1"))
         late = await at.prompt("hello", key="k1")
         with pytest.raises(Conflict, match="k1"):
@@ -97,7 +102,7 @@ async def test_the_same_key_prompts_once_and_is_answered_alike(tmp_path: Path) -
 @pytest.mark.spec("S-14")
 async def test_a_key_that_is_still_being_answered_waits_for_the_answer(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, {"go": [[call("gate")], [say("Done.")]]}, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, {"go": [[call("gate")], [say("Done.")]]}, tools=[gate.tool]) as at:
         first = asyncio.ensure_future(at.prompt("go", key="k1"))
         await gate.until_started()
         again = asyncio.ensure_future(at.prompt("go", key="k1"))
@@ -112,7 +117,7 @@ async def test_a_key_that_is_still_being_answered_waits_for_the_answer(tmp_path:
 
 @pytest.mark.spec("S-14")
 async def test_a_key_is_of_its_session(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         other = await at.runtime.create_session(directory=tmp_path)
         one = await at.prompt("to one", key="k1")
         two = await at.runtime.prompt(other.id, "to the other", key="k1")
@@ -121,35 +126,35 @@ async def test_a_key_is_of_its_session(tmp_path: Path) -> None:
 
 
 async def test_input_that_wakes_nobody_is_shown_and_read_with_the_next(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"last": [[say("All of it.")]]}) as at:
+    async with open_stage(tmp_path, {"last": [[say("All of it.")]]}) as at:
         await at.runtime.send(at.session_id, "by the way", wakes=False)
         shown = [entry.text for entry in await at.messages()]
         answer = await at.prompt("last")
 
     assert (shown, answer.text) == (["by the way"], "All of it.")
-    assert at.told(0) == [UserTurn("by the way"), UserTurn("last")]
+    assert at.request_messages(0) == [UserTurn("by the way"), UserTurn("last")]
 
 
 async def test_input_that_wakes_nobody_starts_no_turn_of_its_own(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, {"go": [[say("Going."), call("gate")]]}, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, {"go": [[say("Going."), call("gate")]]}, tools=[gate.tool]) as at:
         await at.runtime.send(at.session_id, "by the way", wakes=False)
         await at.runtime.send(at.session_id, "and so on", wakes=False)
-        await at.ears.until(MessageUpdated)
-        await at.ears.until(MessageUpdated)
+        await at.listener.until(MessageUpdated)
+        await at.listener.until(MessageUpdated)
         assert (at.model.requests, await at.runtime.statuses()) == ([], {})
 
 
 async def test_a_prompt_to_nobody_is_refused(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         with pytest.raises(NotFound):
             await at.runtime.prompt(SessionId("ses_nobody"), "hello")
         await at.prompt("hello")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
 
 async def test_a_prompt_without_text_is_refused(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         with pytest.raises(InvalidInput, match="needs some text"):
             await at.prompt("")
         assert await at.messages() == ()

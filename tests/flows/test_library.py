@@ -13,7 +13,7 @@ import pytest
 from asyncagents.app.runtime import open_runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call
-from tests.support.runtime import stage
+from tests.support.runtime import open_stage
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 
@@ -48,8 +48,8 @@ def test_ten_lines_are_enough(tmp_path: Path) -> None:
 @pytest.mark.spec("X-07")
 async def test_runtimes_in_one_process_share_nothing(tmp_path: Path) -> None:
     async with (
-        stage(tmp_path / "one", {}) as one,
-        stage(tmp_path / "two", {}) as two,
+        open_stage(tmp_path / "one", {}) as one,
+        open_stage(tmp_path / "two", {}) as two,
     ):
         await asyncio.gather(one.prompt("hello"), two.prompt("hello"))
         with pytest.raises(NotFound):
@@ -61,7 +61,7 @@ async def test_runtimes_in_one_process_share_nothing(tmp_path: Path) -> None:
 @pytest.mark.spec("S-01")
 async def test_a_session_belongs_to_the_project_of_its_directory(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         first = await at.runtime.create_session(directory=here)
         second = await at.runtime.create_session(directory=here)
         other = await at.runtime.create_session(directory=there)
@@ -75,7 +75,7 @@ async def test_a_session_belongs_to_the_project_of_its_directory(tmp_path: Path)
 
 @pytest.mark.spec("S-01")
 async def test_sessions_sort_by_their_ids_newest_first_and_no_id_comes_twice(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         made = [at.session_id]
         made += [(await at.runtime.create_session(directory=tmp_path)).id for _ in range(20)]
         listed = [session.id for session in await at.runtime.sessions(tmp_path)]
@@ -86,7 +86,7 @@ async def test_sessions_sort_by_their_ids_newest_first_and_no_id_comes_twice(tmp
 
 @pytest.mark.spec("S-01")
 async def test_a_child_names_its_parent(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
         children = await at.runtime.children(at.session_id)
         with pytest.raises(NotFound):
@@ -98,7 +98,7 @@ async def test_a_child_names_its_parent(tmp_path: Path) -> None:
 
 @pytest.mark.spec("S-01")
 async def test_a_session_has_times_and_a_title_that_carries_one(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         created = await at.runtime.session(at.session_id)
         named = await at.runtime.create_session(directory=tmp_path, title="Repairs")
         answer = await at.prompt("hello")
@@ -112,7 +112,7 @@ async def test_a_session_has_times_and_a_title_that_carries_one(tmp_path: Path) 
 
 
 async def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         with pytest.raises(InvalidInput, match="a prompt must be a text, not int"):
             await at.runtime.send(at.session_id, 7)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="a title must be a text"):

@@ -22,8 +22,8 @@ from asyncagents.engine.tool import WithFacts
 from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.inside import inside
-from tests.support.model import Reader, read
-from tests.support.tool import Nothing, Text
+from tests.support.model import WindowModel, count_tokens
+from tests.support.tool import NoArguments, TextArguments
 from tests.support.wait import PATIENCE
 
 MESSAGES = 2_000
@@ -94,21 +94,21 @@ def _short(told: RequestMessage) -> str:
 
 
 def _tools(worker: Worker) -> tuple[Tool[Any], ...]:
-    async def much(args: Text, context: ToolContext) -> Completed:
+    async def much(args: TextArguments, context: ToolContext) -> Completed:
         return Completed(WORDS * int(args.text))
 
-    async def plan(args: Text, context: ToolContext) -> WithFacts:
+    async def plan(args: TextArguments, context: ToolContext) -> WithFacts:
         todo = Todo(content=args.text, status="pending", priority="high", id="t")
         worker.todos = (todo.content,)
         return WithFacts(Completed(f"noted {todo.content}"), (WriteTodos(context.session_id, (todo,)),))
 
-    async def job(args: Nothing, context: ToolContext) -> Pending:
+    async def job(args: NoArguments, context: ToolContext) -> Pending:
         return Pending()
 
     return (
-        Tool("much", Text, much, effect="none"),
-        Tool("plan", Text, plan),
-        Tool("job", Nothing, job),
+        Tool("much", TextArguments, much, effect="none"),
+        Tool("plan", TextArguments, plan),
+        Tool("job", NoArguments, job),
     )
 
 
@@ -133,7 +133,7 @@ async def test_a_session_of_thousands_of_messages_stays_inside_its_window_and_fo
     in_memory: Path, window: Window, longest: int, messages: int
 ) -> None:
     worker = Worker(1, longest)
-    model = Reader(window, worker)
+    model = WindowModel(window, worker)
     async with open_runtime(in_memory, model=model, tools=_tools(worker), policy=_allow) as runtime:
         session = await runtime.create_session(directory=in_memory)
         number = 0
@@ -149,7 +149,7 @@ async def test_a_session_of_thousands_of_messages_stays_inside_its_window_and_fo
     assert model.refused == 0, "no request was too long"
     assert not worker.forgot, worker.forgot[:3]
     assert len(model.summaries) >= 2
-    assert max(map(read, model.requests)) < (window.context or 0)
+    assert max(map(count_tokens, model.requests)) < (window.context or 0)
     if messages == MESSAGES:
         late = [len(request.messages) for request in model.steps[-200:]]
         early = [len(request.messages) for request in model.steps[200:400]]

@@ -27,10 +27,10 @@ from tests.support.mcp.server import DOT
 from tests.support.mcp.session import (
     Ledger,
     free_port,
-    hostile,
-    local,
-    remote,
-    session_with,
+    hostile_server,
+    local_server,
+    open_mcp_session,
+    open_remote_server,
     until_dead,
     until_held,
 )
@@ -49,12 +49,12 @@ def once(name: str, **arguments: Any) -> Script:
 
 
 def told(at: Stage) -> list[str]:
-    return [each.output for each in at.told() if isinstance(each, ToolTurn)]
+    return [each.output for each in at.request_messages() if isinstance(each, ToolTurn)]
 
 
 @pytest.mark.spec("X-04", "A-06")
 async def test_a_session_uses_the_tools_of_a_server(tmp_path: Path, ledger: Ledger) -> None:
-    async with session_with(tmp_path, once("kit_add", a=1, b=2), {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, once("kit_add", a=1, b=2), {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
     first, _ = at.model.requests
     names = [tool.name for tool in first.tools]
@@ -71,7 +71,9 @@ async def test_a_rule_for_all_tools_of_a_server_hides_and_refuses_them(
     tmp_path: Path, ledger: Ledger
 ) -> None:
     script = once("kit_note", text="x")
-    async with session_with(tmp_path, script, {"kit": local(ledger)}, permission={"kit_*": "deny"}) as at:
+    async with open_mcp_session(
+        tmp_path, script, {"kit": local_server(ledger)}, permission={"kit_*": "deny"}
+    ) as at:
         await at.prompt("go")
     assert not [tool.name for tool in at.model.requests[0].tools if tool.name.startswith("kit_")]
     (refused,) = told(at)
@@ -82,9 +84,9 @@ async def test_a_rule_for_all_tools_of_a_server_hides_and_refuses_them(
 async def test_a_tool_asks_under_its_name_and_for_good(tmp_path: Path, ledger: Ledger) -> None:
     script = {"go": [[call("kit_note", text="a")], [call("kit_note", text="b")], [say("Done.")]]}
     rules: dict[str, Any] = {"kit_note": "ask"}
-    async with session_with(tmp_path, script, {"kit": local(ledger)}, permission=rules) as at:
+    async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}, permission=rules) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         assert (asked.request.permission, asked.request.patterns) == ("kit_note", ("*",))
         assert ledger.lines("note") == []
         await at.runtime.answer(asked.request.id, "always")
@@ -95,7 +97,9 @@ async def test_a_tool_asks_under_its_name_and_for_good(tmp_path: Path, ledger: L
 async def test_nothing_is_started_until_a_session_takes_a_step(tmp_path: Path, ledger: Ledger) -> None:
     """And then once, for all sessions of all directories that want the same."""
     folder = str(tmp_path)
-    async with session_with(tmp_path, {"go": [[say("Hello.")]]}, {"kit": local(ledger, cwd=folder)}) as at:
+    async with open_mcp_session(
+        tmp_path, {"go": [[say("Hello.")]]}, {"kit": local_server(ledger, cwd=folder)}
+    ) as at:
         workplace = await at.runtime.workplace(tmp_path / "project")
         assert "kit_add" not in workplace.tools
         assert ledger.lines("start") == []
@@ -110,7 +114,7 @@ async def test_nothing_is_started_until_a_session_takes_a_step(tmp_path: Path, l
 
 async def test_a_server_killed_between_calls_is_started_again(tmp_path: Path, ledger: Ledger) -> None:
     script = {**once("kit_note", text="one"), "more": [[call("kit_note", text="two")], [say("Done.")]]}
-    async with session_with(tmp_path, script, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
         await ledger.kill()
         await at.prompt("more")
@@ -122,7 +126,7 @@ async def test_a_call_that_was_under_way_when_its_server_died_is_in_doubt(
     tmp_path: Path, ledger: Ledger
 ) -> None:
     script = {"go": [[call("kit_hold", text="x")], [call("kit_add", a=2, b=2)], [say("Done.")]]}
-    async with session_with(tmp_path, script, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.runtime.send(at.session_id, "go")
         await until_held(at)
         await ledger.kill()
@@ -141,7 +145,9 @@ async def test_a_call_that_was_under_way_when_its_server_died_is_in_doubt(
 
 
 async def test_a_call_that_may_run_again_does_when_its_server_died(tmp_path: Path, ledger: Ledger) -> None:
-    async with session_with(tmp_path, once("kit_hold_once", text="x"), {"kit": local(ledger)}) as at:
+    async with open_mcp_session(
+        tmp_path, once("kit_hold_once", text="x"), {"kit": local_server(ledger)}
+    ) as at:
         await at.runtime.send(at.session_id, "go")
         await until_held(at)
         await ledger.kill()
@@ -152,11 +158,11 @@ async def test_a_call_that_may_run_again_does_when_its_server_died(tmp_path: Pat
 
 async def test_a_call_that_may_run_again_does_when_our_process_died(tmp_path: Path, ledger: Ledger) -> None:
     script = once("kit_hold_once", text="x")
-    async with session_with(tmp_path, script, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.runtime.send(at.session_id, "go")
         await until_held(at)
         session_id = at.session_id
-    async with session_with(tmp_path, script, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.runtime.wait(session_id)
         entries = await at.runtime.messages(session_id)
     (state,) = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
@@ -168,7 +174,9 @@ async def test_a_server_that_dies_by_every_call_is_not_started_for_ever(
     tmp_path: Path, ledger: Ledger
 ) -> None:
     calls = [[call("kit_die", text=text)] for text in "abcd"]
-    async with session_with(tmp_path, {"go": [*calls, [say("Done.")]]}, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(
+        tmp_path, {"go": [*calls, [say("Done.")]]}, {"kit": local_server(ledger)}
+    ) as at:
         await at.prompt("go")
     results = told(at)
     assert "whether it took effect is unknown" in results[0]
@@ -178,9 +186,9 @@ async def test_a_server_that_dies_by_every_call_is_not_started_for_ever(
 
 
 async def test_people_see_how_a_call_gets_on(tmp_path: Path, ledger: Ledger) -> None:
-    async with session_with(tmp_path, once("kit_steps"), {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, once("kit_steps"), {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
-        await at.ears.until(PartUpdated, lambda event: "1 of 2: half" in _running(event))
+        await at.listener.until(PartUpdated, lambda event: "1 of 2: half" in _running(event))
     assert told(at) == ["all"]
 
 
@@ -194,7 +202,7 @@ def _running(event: PartUpdated) -> str:
 
 async def test_a_tool_that_came_later_is_there_at_the_next_step(tmp_path: Path, ledger: Ledger) -> None:
     script = {"go": [[call("kit_grow")], [call("kit_add", a=1, b=1)], [call("kit_late")], [say("Done.")]]}
-    async with session_with(tmp_path, script, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
     before, *_, after = at.model.requests
     assert "kit_late" not in [tool.name for tool in before.tools]
@@ -204,7 +212,7 @@ async def test_a_tool_that_came_later_is_there_at_the_next_step(tmp_path: Path, 
 
 async def test_a_cancel_is_passed_on(tmp_path: Path, ledger: Ledger) -> None:
     script = {**once("kit_heed"), "more": [[call("kit_add", a=1, b=1)], [say("Done.")]]}
-    async with session_with(tmp_path, script, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.runtime.send(at.session_id, "go")
         await until_held(at)
         await at.abort()
@@ -214,14 +222,18 @@ async def test_a_cancel_is_passed_on(tmp_path: Path, ledger: Ledger) -> None:
 
 
 async def test_a_call_may_take_so_long_and_no_longer(tmp_path: Path) -> None:
-    async with session_with(tmp_path, once("bad_go"), {"bad": hostile("silent", timeout_seconds=2.5)}) as at:
+    async with open_mcp_session(
+        tmp_path, once("bad_go"), {"bad": hostile_server("silent", timeout_seconds=2.5)}
+    ) as at:
         await at.prompt("go")
     assert told(at) == ["Tool execution timed out after 2.5 s."]
 
 
 async def test_what_a_server_answers_is_told_in_words(tmp_path: Path, ledger: Ledger) -> None:
     calls = [[call("kit_fail")], [call("kit_image")], [call("kit_long", size=100_000)]]
-    async with session_with(tmp_path, {"go": [*calls, [say("Done.")]]}, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(
+        tmp_path, {"go": [*calls, [say("Done.")]]}, {"kit": local_server(ledger)}
+    ) as at:
         await at.prompt("go")
         failed, *_ = await at.states()
     assert isinstance(failed, ToolFailed)
@@ -234,7 +246,7 @@ async def test_what_a_server_answers_is_told_in_words(tmp_path: Path, ledger: Le
 @pytest.mark.spec("X-04", "P-03")
 async def test_the_model_sees_an_image_that_a_server_returns(tmp_path: Path, ledger: Ledger) -> None:
     script = {"go": [[call("kit_image"), call("kit_add", a=1, b=2)], [say("A dot.")]], "and": [[say("Yes.")]]}
-    async with session_with(tmp_path, script, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
         shown, _ = await at.states()
         await at.prompt("and")
@@ -253,7 +265,7 @@ async def test_the_model_sees_an_image_that_a_server_returns(tmp_path: Path, led
 
 
 async def test_when_a_runtime_ends_nothing_of_its_servers_is_left(tmp_path: Path, ledger: Ledger) -> None:
-    async with session_with(tmp_path, once("kit_spawn"), {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, once("kit_spawn"), {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
         (child,) = map(int, told(at))
         os.kill(child, 0)
@@ -267,8 +279,8 @@ async def test_a_server_knows_what_it_was_given_and_no_keys(
     tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-ours-and-nobody-elses")
-    kit = local(ledger, environment={"TOKEN_OF_KIT": "given-to-the-kit"})
-    async with session_with(tmp_path, once("kit_variables"), {"kit": kit}) as at:
+    kit = local_server(ledger, environment={"TOKEN_OF_KIT": "given-to-the-kit"})
+    async with open_mcp_session(tmp_path, once("kit_variables"), {"kit": kit}) as at:
         await at.prompt("go")
     (variables,) = told(at)
     assert "TOKEN_OF_KIT=given-to-the-kit" in variables
@@ -281,8 +293,8 @@ async def test_a_flood_of_complaints_is_kept_short_and_secrets_out_of_it(
 ) -> None:
     deaths = [[call("kit_die", text=text)] for text in "abc"]
     script = {"go": [[call("kit_shout", lines=50_000)], *deaths, [say("Done.")]]}
-    kit = local(ledger, environment={"SHOUTED": "secret-of-the-kit"})
-    async with session_with(tmp_path, script, {"kit": kit}) as at:
+    kit = local_server(ledger, environment={"SHOUTED": "secret-of-the-kit"})
+    async with open_mcp_session(tmp_path, script, {"kit": kit}) as at:
         await at.prompt("go")
     *_, last = told(at)
     assert "I am dying" in last
@@ -292,9 +304,9 @@ async def test_a_flood_of_complaints_is_kept_short_and_secrets_out_of_it(
 
 
 UNUSABLE = {
-    "exits": (hostile("exits"), "It ended with exit code 1."),
-    "hangs": (hostile("hangs", timeout_seconds=1.5), "It did not answer within 1.5 s."),
-    "endless": (hostile("endless"), "It sent a line of more than 16777216 bytes."),
+    "exits": (hostile_server("exits"), "It ended with exit code 1."),
+    "hangs": (hostile_server("hangs", timeout_seconds=1.5), "It did not answer within 1.5 s."),
+    "endless": (hostile_server("endless"), "It sent a line of more than 16777216 bytes."),
     "missing": (McpConfig(type="local", command=("/nowhere/at-all",)), "could not be started: No such file"),
     "no-folder": (McpConfig(type="local", command=("true",), cwd="nowhere"), "There is no directory"),
     "nul": (McpConfig(type="local", command=("tr\0ue",)), "a character that no program can be given"),
@@ -306,7 +318,9 @@ async def test_servers_that_cannot_be_used_break_no_turn_and_say_why(
     tmp_path: Path, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = {name: config for name, (config, _) in UNUSABLE.items()}
-    async with session_with(tmp_path, once("kit_add", a=1, b=2), {**servers, "kit": local(ledger)}) as at:
+    async with open_mcp_session(
+        tmp_path, once("kit_add", a=1, b=2), {**servers, "kit": local_server(ledger)}
+    ) as at:
         await at.prompt("go")
     assert told(at) == ["3"]
     for name, (_, why) in UNUSABLE.items():
@@ -315,7 +329,7 @@ async def test_servers_that_cannot_be_used_break_no_turn_and_say_why(
 
 
 async def test_who_asks_a_server_that_cannot_be_used_hears_why_and_what_it_said(tmp_path: Path) -> None:
-    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile("exits")}) as at:
+    async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile_server("exits")}) as at:
         workplace = await at.runtime.workplace(tmp_path / "project")
         assert workplace.mcp_resources is not None
         assert await workplace.mcp_resources.list_resources() == ()
@@ -326,21 +340,21 @@ async def test_who_asks_a_server_that_cannot_be_used_hears_why_and_what_it_said(
 
 @pytest.mark.parametrize("mode", ["noisy", "floods"])
 async def test_what_is_no_message_is_passed_over(tmp_path: Path, mode: str) -> None:
-    async with session_with(tmp_path, once("bad_go"), {"bad": hostile(mode)}) as at:
+    async with open_mcp_session(tmp_path, once("bad_go"), {"bad": hostile_server(mode)}) as at:
         await at.prompt("go")
     assert told(at) == ["fine ?"]
 
 
 @pytest.mark.parametrize("mode", ["wrong", "broken"])
 async def test_an_answer_that_is_none_is_an_error_of_that_call_alone(tmp_path: Path, mode: str) -> None:
-    async with session_with(tmp_path, once("bad_go"), {"bad": hostile(mode)}) as at:
+    async with open_mcp_session(tmp_path, once("bad_go"), {"bad": hostile_server(mode)}) as at:
         await at.prompt("go")
     (error,) = told(at)
     assert error.startswith("The answer is not what the protocol asks for")
 
 
 async def test_a_list_without_an_end_is_cut(tmp_path: Path) -> None:
-    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile("pages")}) as at:
+    async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile_server("pages")}) as at:
         await at.prompt("go")
     names = [tool.name for tool in at.model.requests[0].tools if tool.name.startswith("bad_")]
     assert len(names) == 50
@@ -350,7 +364,7 @@ async def test_a_list_without_an_end_is_cut(tmp_path: Path) -> None:
 async def test_names_are_made_such_that_every_provider_takes_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"b@d": hostile("names")}) as at:
+    async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"b@d": hostile_server("names")}) as at:
         await at.prompt("go")
     names = [tool.name for tool in at.model.requests[0].tools if tool.name.startswith("b_d_")]
     assert len(names) == len(set(names)) == 5
@@ -362,7 +376,7 @@ async def test_names_are_made_such_that_every_provider_takes_them(
 async def test_what_every_request_would_carry_has_a_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile("huge")}) as at:
+    async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile_server("huge")}) as at:
         await at.prompt("go")
     (served,) = [tool for tool in at.model.requests[0].tools if tool.name.startswith("bad_")]
     assert (served.name, len(served.description)) == ("bad_go", 10_000)
@@ -378,14 +392,14 @@ async def test_a_remote_server_is_used_lost_and_found_again(tmp_path: Path, ledg
         "hold": [[call("kit_hold", text="x")], [call("kit_note", text="two")], [say("Done.")]],
         "more": [[call("kit_note", text="three")], [say("Done.")]],
     }
-    async with session_with(tmp_path, script, {"kit": kit}) as at:
-        async with remote(ledger, port):
+    async with open_mcp_session(tmp_path, script, {"kit": kit}) as at:
+        async with open_remote_server(ledger, port):
             await at.prompt("go")
             await at.runtime.send(at.session_id, "hold")
             await until_held(at)
             await ledger.kill()
             await at.runtime.wait(at.session_id)
-        async with remote(ledger, port), asyncio.timeout(PATIENCE):
+        async with open_remote_server(ledger, port), asyncio.timeout(PATIENCE):
             while told(at)[-1] != "noted three":  # it is tried again a second after the last try
                 await at.prompt("more")
     one, doubt, gone, *_ = told(at)
@@ -401,10 +415,10 @@ async def test_a_remote_server_that_was_started_anew_meanwhile_is_greeted_again(
     port = free_port()
     kit = McpConfig(type="remote", url=f"http://127.0.0.1:{port}/mcp")
     script = {**once("kit_note", text="one"), "more": [[call("kit_note", text="two")], [say("Done.")]]}
-    async with session_with(tmp_path, script, {"kit": kit}) as at:
-        async with remote(ledger, port):
+    async with open_mcp_session(tmp_path, script, {"kit": kit}) as at:
+        async with open_remote_server(ledger, port):
             await at.prompt("go")
-        async with remote(ledger, port):
+        async with open_remote_server(ledger, port):
             await at.prompt("more")
     assert told(at) == ["noted one", "noted two"]
 
@@ -434,9 +448,9 @@ async def test_a_prompt_of_a_server_and_its_tools_are_under_hooks_as_others_are(
         }
 
     rules: dict[str, Any] = {"kit_note": "ask"}
-    servers = {"kit": local(ledger)}
+    servers = {"kit": local_server(ledger)}
     script = once("kit_note", text="x")
-    async with session_with(tmp_path, script, servers, plugins=[plugin], permission=rules) as at:
+    async with open_mcp_session(tmp_path, script, servers, plugins=[plugin], permission=rules) as at:
         await at.prompt("/kit:greet Ada")
     assert seen == [("kit:greet", "Ada"), ("kit_note", "x"), ("kit_note", "changed")]
     assert told(at) == ["noted changed"]
@@ -444,7 +458,9 @@ async def test_a_prompt_of_a_server_and_its_tools_are_under_hooks_as_others_are(
 
 async def test_a_prompt_of_one_server_does_not_wait_for_the_others(tmp_path: Path, ledger: Ledger) -> None:
     other = Ledger(tmp_path / "other")
-    async with session_with(tmp_path, {}, {"kit": local(ledger), "other": local(other)}) as at:
+    async with open_mcp_session(
+        tmp_path, {}, {"kit": local_server(ledger), "other": local_server(other)}
+    ) as at:
         await at.runtime.send(at.session_id, "/kit:greet Ada", wakes=False)
         await at.runtime.send(at.session_id, "/nobody:greet Ada", wakes=False)
         assert [entry.text for entry in await at.messages()] == ["Say hello to Ada.", "/nobody:greet Ada"]
@@ -452,7 +468,7 @@ async def test_a_prompt_of_one_server_does_not_wait_for_the_others(tmp_path: Pat
 
 
 async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledger: Ledger) -> None:
-    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local_server(ledger)}) as at:
         workplace = await at.runtime.workplace(tmp_path / "project")
         served = workplace.mcp_resources
         assert served is not None
@@ -469,7 +485,7 @@ async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledg
         with pytest.raises(Refused, match="There is no MCP server named"):
             await served.read_resource("nobody", "x")
         await at.prompt("/kit:greet Ada Lovelace")
-        assert at.told()[-1] == UserTurn("Say hello to Ada Lovelace.")
+        assert at.request_messages()[-1] == UserTurn("Say hello to Ada Lovelace.")
         with pytest.raises(InvalidInput, match="/kit:greet needs name"):
             await at.prompt("/kit:greet")
         source = ResourceSource(
@@ -477,6 +493,6 @@ async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledg
         )
         part = FileInput(mime="text/plain", url="note://hello", filename="hello", source=source)
         await at.runtime.prompt(at.session_id, "Read it.", parts=[part])
-        assert at.told()[-1] == UserTurn('Read it.\n<file name="hello">\nHello!\n</file>')
+        assert at.request_messages()[-1] == UserTurn('Read it.\n<file name="hello">\nHello!\n</file>')
         with pytest.raises(Refused, match="note://missing"):
             await served.read_resource("kit", "note://missing")

@@ -26,10 +26,10 @@ from tests.support.mcp.session import (
     TOOL_CONTEXT,
     Ledger,
     call_tool,
-    hostile,
-    local,
+    hostile_server,
+    local_server,
+    open_mcp_session,
     server_specs,
-    session_with,
     until_dead,
 )
 from tests.support.wait import PATIENCE
@@ -42,9 +42,11 @@ def ledger(tmp_path: Path) -> Ledger:
 
 async def test_directories_that_want_the_same_share_one_server(tmp_path: Path, ledger: Ledger) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/a", server_specs(tmp_path, kit=local(ledger)))
-        servers.set_servers("/b", server_specs(tmp_path, kit=local(ledger)))
-        servers.set_servers("/c", server_specs(tmp_path, kit=local(ledger, environment={"OTHER": "1"})))
+        servers.set_servers("/a", server_specs(tmp_path, kit=local_server(ledger)))
+        servers.set_servers("/b", server_specs(tmp_path, kit=local_server(ledger)))
+        servers.set_servers(
+            "/c", server_specs(tmp_path, kit=local_server(ledger, environment={"OTHER": "1"}))
+        )
         links = [servers.clients(directory)[0] for directory in ("/a", "/b", "/c")]
         assert links[0] is links[1]
         assert links[0] is not links[2]
@@ -53,8 +55,8 @@ async def test_directories_that_want_the_same_share_one_server(tmp_path: Path, l
 async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_done(
     tmp_path: Path, ledger: Ledger
 ) -> None:
-    kit = local(ledger)
-    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {}) as at:
+    kit = local_server(ledger)
+    async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {}) as at:
         project: Any = await at.runtime.workplace(tmp_path / "project")
     async with open_servers(tmp_path / "output") as servers:
         servers.set_servers("/a", server_specs(tmp_path, kit=kit))
@@ -85,7 +87,7 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
 
 async def test_one_that_is_switched_off_is_not_started(tmp_path: Path, ledger: Ledger) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/a", server_specs(tmp_path, kit=local(ledger, enabled=False)))
+        servers.set_servers("/a", server_specs(tmp_path, kit=local_server(ledger, enabled=False)))
         assert servers.clients("/a") == []
 
 
@@ -133,7 +135,7 @@ async def test_without_the_extra_a_server_says_how_to_install_it(
         return None if name == "mcp" else find(name, package)
 
     monkeypatch.setattr("asyncagents.tools.mcp.client.find_spec", none_of_it)
-    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local(ledger)}) as at:
+    async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
     assert "run `pip install 'asyncagents[mcp]'`" in caplog.text
     assert ledger.lines("start") == []
@@ -186,7 +188,7 @@ async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, s
 
 async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE), open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/", server_specs(tmp_path, slow=hostile("hangs")))
+        servers.set_servers("/", server_specs(tmp_path, slow=hostile_server("hangs")))
         (client,) = servers.clients("/")
         client.start()
         await asyncio.to_thread(lambda: None)
@@ -195,7 +197,7 @@ async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -
 
 async def test_a_question_without_an_answer_is_given_up(tmp_path: Path) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/", server_specs(tmp_path, bad=hostile("silent", timeout_seconds=2.5)))
+        servers.set_servers("/", server_specs(tmp_path, bad=hostile_server("silent", timeout_seconds=2.5)))
         (client,) = servers.clients("/")
         with pytest.raises(ToolError, match=r'MCP server "bad" did not answer within 2\.5 s'):
             await client.request(lambda connection: connection.read_resource("note://never"))
@@ -237,9 +239,9 @@ async def test_when_our_process_is_killed_nothing_of_its_servers_is_left(
 
 async def test_an_abort_does_not_wait_for_a_server_that_does_not_start(tmp_path: Path) -> None:
     script = {"go": [[say("Never.")]], "more": [[say("Hi.")]]}
-    async with session_with(tmp_path, script, {"slow": hostile("hangs")}) as at:
+    async with open_mcp_session(tmp_path, script, {"slow": hostile_server("hangs")}) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_status(Busy)
+        await at.listener.until_status(Busy)
         async with asyncio.timeout(PATIENCE):
             assert await at.abort()
         assert at.model.requests == []

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from asyncagents.domain.conversation.session import project_id
-from tests.support.http.project import reading, root, write
+from tests.support.http.project import root, serve_project, write_files
 
 __all__ = ["root"]
 PLACE = quote("location[directory]")
@@ -14,11 +14,11 @@ PLACE = quote("location[directory]")
 
 @pytest.mark.spec("X-01")
 async def test_files_and_folders_are_found_with_where_they_are(tmp_path: Path, root: Path) -> None:
-    write(root, {"docs/notes.md": "n", "docs/other.txt": "o"})
-    async with reading(tmp_path, root) as at:
-        found = await at.seen("/api/fs/find?query=docs&limit=20")
-        one = await at.seen("/api/fs/find?query=notes&limit=1")
-        below = await at.seen(f"/api/fs/find?query=notes&{PLACE}={root}/docs&directory={root}/src")
+    write_files(root, {"docs/notes.md": "n", "docs/other.txt": "o"})
+    async with serve_project(tmp_path, root) as at:
+        found = await at.json("/api/fs/find?query=docs&limit=20")
+        one = await at.json("/api/fs/find?query=notes&limit=1")
+        below = await at.json(f"/api/fs/find?query=notes&{PLACE}={root}/docs&directory={root}/src")
         refused = [
             (await at.get(f"/api/fs/find?query=a&{wrong}")).status
             for wrong in ("type=socket", "limit=many", f"{PLACE}=../up")

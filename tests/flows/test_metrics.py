@@ -15,12 +15,12 @@ from asyncagents.errors import StoreError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.delegation import launch, until_quiet
-from tests.support.http.client import serve, serving
-from tests.support.telemetry import Collector, scrape_metrics, trace_id, traced
-from tests.support.tool import ECHO, later
+from tests.support.delegation import launch_task, wait_until_quiet
+from tests.support.http.client import serve_delegation, serve_runtime
+from tests.support.telemetry import Collector, open_traced_runtime, scrape_metrics, trace_id
+from tests.support.tool import ECHO, build_pending_tool
 from tests.support.wait import PATIENCE
-from tests.support.webhook.delivery import SCRIPT, Service, done
+from tests.support.webhook.delivery import SCRIPT, WaitingService, result_body
 
 THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -28,16 +28,16 @@ THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 async def test_metrics_count_what_the_store_holds_and_what_the_process_did(tmp_path: Path) -> None:
     scenes = {
         "go": [
-            [launch("A", "a"), launch("B", "b"), call("echo", text="x"), call("nosuch")],
+            [launch_task("A", "a"), launch_task("B", "b"), call("echo", text="x"), call("nosuch")],
             [call("job")],
             [say("Waiting.")],
         ],
         "b": [[fail("no", status=401)]],
     }
-    async with serving(tmp_path, scenes, ECHO, later("job")) as at:
+    async with serve_delegation(tmp_path, scenes, ECHO, build_pending_tool("job")) as at:
         before = await scrape_metrics(at.caller)
         await at.stage.prompt("go")
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         after = await scrape_metrics(at.caller)
         await at.get("/no/such/route/1")
         await at.get("/no/such/route/2")
@@ -69,12 +69,12 @@ async def test_metrics_count_what_the_store_holds_and_what_the_process_did(tmp_p
 
 
 async def test_results_from_outside_and_owed_webhooks_are_counted(tmp_path: Path) -> None:
-    service = Service()
-    async with serving(tmp_path, SCRIPT, service.tool) as at:
+    service = WaitingService()
+    async with serve_delegation(tmp_path, SCRIPT, service.tool) as at:
         await at.stage.prompt("ship")
         waiting = await scrape_metrics(at.caller)
-        await at.runtime.complete(CallId(service.told[0][0]), "up")
-        await until_quiet(at.runtime, at.stage.session_id)
+        await at.runtime.complete(CallId(service.calls[0][0]), "up")
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         settled = await scrape_metrics(at.caller)
     assert waiting['pending_calls{status="waiting"}'] == 1
     assert waiting['tool_calls_total{tool="deploy",outcome="waiting"}'] == 1
@@ -85,9 +85,9 @@ async def test_results_from_outside_and_owed_webhooks_are_counted(tmp_path: Path
 
 
 async def test_open_event_streams_are_counted(tmp_path: Path) -> None:
-    async with serving(tmp_path, {}) as at:
+    async with serve_delegation(tmp_path, {}) as at:
         before = await scrape_metrics(at.caller)
-        async with at.listen() as stream:
+        async with at.stream() as stream:
             await stream.next()
             during = await scrape_metrics(at.caller)
     assert (before["event_streams"], during["event_streams"]) == (0, 1)
@@ -97,7 +97,7 @@ HOSTILE = 'a"} 1\nasyncagents_sessions 666\n# \\'
 
 
 async def test_a_tool_that_a_model_invents_cannot_forge_a_sample(tmp_path: Path) -> None:
-    async with serving(tmp_path, {"go": [[call(HOSTILE)], [say("Well.")]]}) as at:
+    async with serve_delegation(tmp_path, {"go": [[call(HOSTILE)], [say("Well.")]]}) as at:
         await at.stage.prompt("go")
         samples = await scrape_metrics(at.caller)
     assert samples["sessions"] == 1
@@ -123,7 +123,7 @@ def test_a_duration_lies_within_its_bound_and_none_is_lost() -> None:
 async def test_ready_says_in_a_word_why_not(tmp_path: Path) -> None:
     async with (
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime,
-        serve(runtime, tmp_path) as caller,
+        serve_runtime(runtime, tmp_path) as caller,
     ):
         idle = await caller.get("/ready")
         runtime.serve_tree((await runtime.create_session(directory=tmp_path)).id)
@@ -141,7 +141,7 @@ async def test_a_session_that_cannot_be_read_is_no_trouble_of_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who sends requests here goes on doing so, and who looks at another session is not told of it."""
-    async with serving(tmp_path, {"hi": [[say("Hello.")]]}) as at:
+    async with serve_delegation(tmp_path, {"hi": [[say("Hello.")]]}) as at:
         await at.stage.prompt("hi")
         with closing(sqlite3.connect(tmp_path / "asyncagents.db")) as other, other:
             other.execute("UPDATE part SET body = '{' WHERE session_id = ?", (at.stage.session_id,))
@@ -151,7 +151,7 @@ async def test_a_session_that_cannot_be_read_is_no_trouble_of_the_others(
             while "action=run dropped" not in caplog.text:
                 await at.runtime.status(good.id)
         ready = await at.caller.get("/ready")
-        state = await at.caller.ask("GET", f"/v1/sessions/{good.id}", headers=at.caller.token)
+        state = await at.caller.request("GET", f"/v1/sessions/{good.id}", headers=at.caller.authorization)
         await at.runtime.delete_session(at.stage.session_id)
     assert ready.status == state.status == 200
     assert state.json.get("trouble") is None
@@ -159,30 +159,30 @@ async def test_a_session_that_cannot_be_read_is_no_trouble_of_the_others(
 
 async def test_metrics_are_for_this_machine_and_readiness_for_anybody(tmp_path: Path) -> None:
     foreign = {"origin": "https://evil.example"}
-    async with serving(tmp_path, {}) as at:
+    async with serve_delegation(tmp_path, {}) as at:
         told = [
-            (await at.caller.ask("GET", path, headers=headers)).status
+            (await at.caller.request("GET", path, headers=headers)).status
             for path in ("/metrics", "/ready")
-            for headers in ({}, foreign, foreign | at.caller.token)
+            for headers in ({}, foreign, foreign | at.caller.authorization)
         ]
-        refused = await at.caller.ask("POST", "/metrics")
+        refused = await at.caller.request("POST", "/metrics")
     assert told == [200, 401, 200, 200, 200, 200]
     assert refused.status == 405
 
 
 @pytest.mark.spec("X-08")
 async def test_a_result_that_comes_by_http_with_a_traceparent_is_linked_to_it(tmp_path: Path) -> None:
-    collector, service = Collector(), Service()
-    async with traced(tmp_path, SCRIPT, collector, service.tool) as runtime:
+    collector, service = Collector(), WaitingService()
+    async with open_traced_runtime(tmp_path, SCRIPT, collector, service.tool) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
-        async with serve(runtime, tmp_path) as caller:
-            headers = caller.token | {"traceparent": THEIRS, "content-type": "application/json"}
-            body = done(service.told[0][0])
-            told = await caller.ask("POST", "/async-tool/result", headers=headers, data=body)
+        async with serve_runtime(runtime, tmp_path) as caller:
+            headers = caller.authorization | {"traceparent": THEIRS, "content-type": "application/json"}
+            body = result_body(service.calls[0][0])
+            told = await caller.request("POST", "/async-tool/result", headers=headers, data=body)
             assert told.status == 200, told
-            await until_quiet(runtime, session.id)
-    result: ReadableSpan = collector.one("tool_result deploy")
+            await wait_until_quiet(runtime, session.id)
+    result: ReadableSpan = collector.find_span("tool_result deploy")
     assert [f"{link.context.trace_id:032x}" for link in result.links] == [THEIRS[3:35]]
     assert len({span.context.trace_id for span in collector.spans}) == 1
 
@@ -190,12 +190,17 @@ async def test_a_result_that_comes_by_http_with_a_traceparent_is_linked_to_it(tm
 @pytest.mark.spec("X-08")
 async def test_a_prompt_that_comes_by_http_with_a_traceparent_is_answered_under_it(tmp_path: Path) -> None:
     collector = Collector()
-    async with traced(tmp_path, {}, collector) as runtime, serve(runtime, tmp_path) as caller:
+    async with (
+        open_traced_runtime(tmp_path, {}, collector) as runtime,
+        serve_runtime(runtime, tmp_path) as caller,
+    ):
         session = await runtime.create_session(directory=tmp_path)
         path, body = f"/session/{session.id}/message", {"parts": [{"type": "text", "text": "hello"}]}
         for trace in (THEIRS, "nonsense", "", f"{THEIRS}-and-more"):
-            told = await caller.ask("POST", path, headers=caller.token | {"traceparent": trace}, json=body)
+            told = await caller.request(
+                "POST", path, headers=caller.authorization | {"traceparent": trace}, json=body
+            )
             assert told.status == 200, told
-    under, *own = collector.named("invoke_agent build")
+    under, *own = collector.find_spans("invoke_agent build")
     assert (under.parent is not None, trace_id(under)) == (True, THEIRS[3:35])
     assert [span.parent for span in own] == [None] * 3

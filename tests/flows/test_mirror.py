@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolRu
 from asyncagents.domain.event import PartUpdated
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 from tests.support.tool import ECHO, Gate
 
 
@@ -40,14 +40,14 @@ async def until_shown(at: Stage, calls: list[tuple[str, str]]) -> PartUpdated:
     def fits(event: PartUpdated) -> bool:
         return [(each["tool"], each["state"]["status"]) for each in shown(event)] == calls
 
-    return await at.ears.until(PartUpdated, fits)
+    return await at.listener.until(PartUpdated, fits)
 
 
 @pytest.mark.spec("D-02")
 async def test_calls_of_a_child_are_shown_beside_the_call_and_are_told_to_no_model(tmp_path: Path) -> None:
     gate = Gate("gate")
     tools: list[AnyTool] = [ECHO, gate.tool]
-    async with stage(tmp_path, script("echo", "gate"), tools=tools, delegation=True, policy=allow) as at:
+    async with open_stage(tmp_path, script("echo", "gate"), tools=tools, delegation=True, policy=allow) as at:
         asked = asyncio.ensure_future(at.prompt("go"))
         event = await until_shown(at, [("echo", "completed"), ("gate", "running")])
         (stored,) = await at.states()
@@ -71,10 +71,10 @@ async def test_calls_of_a_child_are_shown_beside_the_call_and_are_told_to_no_mod
 async def test_after_a_restart_it_is_shown_again(tmp_path: Path) -> None:
     first, second = Gate("gate", effect="none"), Gate("gate", effect="none")
     model = script("gate")
-    async with stage(tmp_path, model, tools=[first.tool], delegation=True, policy=allow) as at:
+    async with open_stage(tmp_path, model, tools=[first.tool], delegation=True, policy=allow) as at:
         await at.runtime.send(at.session_id, "go")
         await first.until_started()
-    async with stage(tmp_path, model, tools=[second.tool], delegation=True, policy=allow) as again:
+    async with open_stage(tmp_path, model, tools=[second.tool], delegation=True, policy=allow) as again:
         await second.until_started()
         event = await until_shown(again, [("gate", "running")])
         second.go.set()

@@ -19,9 +19,9 @@ from asyncagents.domain.event import PartUpdated, PermissionAsked
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.inside import inside
-from tests.support.hostile.batch import DEPLOY, SCRIPT, coding
-from tests.support.hostile.yard import yard
-from tests.support.runtime import Ears, Stage, stage
+from tests.support.hostile.batch import DEPLOY, SCRIPT, open_batch_runtime
+from tests.support.hostile.yard import create_yard
+from tests.support.runtime import EventListener, Stage, open_stage
 from tests.support.wait import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ async def act(at: Stage, what: str, root: Path) -> None:
             await at.runtime.complete(calls["deploy"].id, "v2")
         case _:
             os.close(os.open(root / "go", os.O_CREAT))
-    await at.ears.until(
+    await at.listener.until(
         PartUpdated,
         lambda event: (
             isinstance(event.part, ToolPart)
@@ -69,11 +69,13 @@ def told(model: ScriptedModel) -> list[str]:
 @pytest.mark.spec("A-05", "C-05")
 @pytest.mark.parametrize("order", list(permutations(ACTS)), ids="-".join)
 async def test_none_of_them_waits_for_another(tmp_path: Path, order: Sequence[str]) -> None:
-    root = yard(tmp_path).root
+    root = create_yard(tmp_path).root
     data = tmp_path / "data"
-    async with stage(data, SCRIPT, tools=[DEPLOY], coding=coding(data), directory=root) as at:
+    async with open_stage(
+        data, SCRIPT, tools=[DEPLOY], coding=open_batch_runtime(data), directory=root
+    ) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until(PermissionAsked)
+        await at.listener.until(PermissionAsked)
         await until_all_are_under_way(at, root)
         assert not (root / "asked.txt").exists()
         for number, what in enumerate(order):
@@ -91,9 +93,11 @@ async def test_none_of_them_waits_for_another(tmp_path: Path, order: Sequence[st
 
 @pytest.mark.spec("A-05", "C-05")
 async def test_an_abort_ends_all_three(tmp_path: Path) -> None:
-    root = yard(tmp_path).root
+    root = create_yard(tmp_path).root
     data = tmp_path / "data"
-    async with stage(data, SCRIPT, tools=[DEPLOY], coding=coding(data), directory=root) as at:
+    async with open_stage(
+        data, SCRIPT, tools=[DEPLOY], coding=open_batch_runtime(data), directory=root
+    ) as at:
         await at.runtime.send(at.session_id, "go")
         await until_all_are_under_way(at, root)
         assert await at.abort()
@@ -125,10 +129,12 @@ async def a_worker(data: Path, said: Path) -> AsyncIterator[asyncio.subprocess.P
 async def a_witness(data: Path, root: Path) -> AsyncIterator[Stage]:
     """Looks and answers, and does not work itself."""
     model = ScriptedModel(SCRIPT)
-    async with open_runtime(data, model=model, tools=[DEPLOY], coding=coding(data), serve=False) as runtime:
+    async with open_runtime(
+        data, model=model, tools=[DEPLOY], coding=open_batch_runtime(data), serve=False
+    ) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=root)
-            yield Stage(runtime, session.id, model, Ears(subscription))
+            yield Stage(runtime, session.id, model, EventListener(subscription))
 
 
 @pytest.mark.spec("X-11", "A-04", "A-05")
@@ -136,7 +142,7 @@ async def a_witness(data: Path, root: Path) -> AsyncIterator[Stage]:
     "before", [(), ("write",), ("deploy",), ("write", "deploy"), ("bash",), ("bash", "write")], ids=str
 )
 async def test_a_crash_at_any_point_recovers(tmp_path: Path, before: tuple[str, ...]) -> None:
-    root, data = yard(tmp_path).root, tmp_path / "data"
+    root, data = create_yard(tmp_path).root, tmp_path / "data"
     data.mkdir()
     async with a_witness(data, root) as at:
         async with a_worker(data, tmp_path / "said"):
@@ -147,9 +153,9 @@ async def test_a_crash_at_any_point_recovers(tmp_path: Path, before: tuple[str, 
         session_id = at.session_id
     assert (tmp_path / "said").read_text() == ""
     model = ScriptedModel(SCRIPT)
-    async with open_runtime(data, model=model, tools=[DEPLOY], coding=coding(data)) as runtime:
+    async with open_runtime(data, model=model, tools=[DEPLOY], coding=open_batch_runtime(data)) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
-            again = Stage(runtime, session_id, model, Ears(subscription))
+            again = Stage(runtime, session_id, model, EventListener(subscription))
             await recovered(again, before, root)
     (root / "go").touch()  # the command of the dead process ends too
     bash, write, deploy = told(model)
@@ -186,7 +192,7 @@ def working_in(root: Path) -> list[str]:
 
 @pytest.mark.spec("X-11", "A-05")
 async def test_a_command_does_not_outlive_a_runtime_that_was_killed(tmp_path: Path) -> None:
-    root, data = yard(tmp_path).root, tmp_path / "data"
+    root, data = create_yard(tmp_path).root, tmp_path / "data"
     data.mkdir()
     async with a_witness(data, root) as at, a_worker(data, tmp_path / "said") as worker:
         await at.runtime.send(at.session_id, "go")

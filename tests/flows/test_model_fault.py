@@ -29,7 +29,7 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.llm.scripted import ScriptedModel, ScriptStep, call, end, fail, say
-from tests.support.runtime import answer_of, stage
+from tests.support.runtime import answer_of, open_stage
 from tests.support.tool import Gate
 
 
@@ -63,18 +63,18 @@ class Raises(ScriptedModel):
 async def test_a_model_that_raises_ends_the_turn_with_its_error(
     tmp_path: Path, error: BaseException, message: str
 ) -> None:
-    async with stage(tmp_path, Raises(error)) as at:
+    async with open_stage(tmp_path, Raises(error)) as at:
         answer = await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         again = await at.prompt("next")
 
     step = answer_of(answer)
     assert (answer.text, step.finish, again.text) == ("I beg", "error", "Here.")
     assert isinstance(step.error, UnknownError)
     assert step.error.data.message == message
-    assert [event.error for event in at.ears.of(SessionError)] == [step.error]
-    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
-    assert at.told() == [UserTurn("go"), ModelTurn((TextBlock("I beg"),)), UserTurn("next")]
+    assert [event.error for event in at.listener.of(SessionError)] == [step.error]
+    assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), Idle()]
+    assert at.request_messages() == [UserTurn("go"), ModelTurn((TextBlock("I beg"),)), UserTurn("next")]
 
 
 @pytest.mark.spec("C-01")
@@ -91,7 +91,7 @@ async def test_a_step_that_ended_badly_stops_the_turn_and_its_calls_never_run(
 ) -> None:
     gate = Gate("gate")
     script = {"go": [[say("I beg"), call("gate"), *ending]], "next": [[say("Here.")]]}
-    async with stage(tmp_path, script, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, script, tools=[gate.tool]) as at:
         answer = await at.prompt("go")
         (state,) = await at.states()
         again = await at.prompt("next")
@@ -123,11 +123,11 @@ class Stumbles(ScriptedModel):
 @pytest.mark.spec("C-01", "S-12")
 async def test_input_that_waits_behind_an_error_gets_a_turn_of_its_own(tmp_path: Path) -> None:
     model = Stumbles()
-    async with stage(tmp_path, model) as at:
+    async with open_stage(tmp_path, model) as at:
         first = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         second = asyncio.ensure_future(at.prompt("next"))
-        await at.ears.until(PartUpdated, lambda event: getattr(event.part, "text", "") == "next")
+        await at.listener.until(PartUpdated, lambda event: getattr(event.part, "text", "") == "next")
         model.go.set()
         failed, well = await first, await second
 
@@ -140,7 +140,7 @@ async def test_an_error_in_a_later_step_keeps_what_came_before(tmp_path: Path) -
     gate = Gate("gate")
     gate.go.set()
     script = {"go": [[say("I look."), call("gate")], [say("I s"), fail("overloaded")]]}
-    async with stage(tmp_path, script, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, script, tools=[gate.tool]) as at:
         await at.prompt("go")
         _, look, cut = await at.messages()
 

@@ -25,24 +25,24 @@ from asyncagents.store.sqlite.migrate import load_scripts, migrate
 from asyncagents.store.sqlite.owners import FlockOwners, hold_lock
 from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.support.delegation import is_idle, office
+from tests.support.delegation import is_idle, open_delegation_stage
 from tests.support.postgres.database import Server, a_database, database
 from tests.support.store.lab import Lab, ask_id
 from tests.support.store.sample import (
     DEAD,
     FILE,
-    SCENES,
+    SAMPLE_SCRIPT,
     Rich,
-    all_that_is_read,
-    asked,
+    fill_store,
     is_empty,
-    made_rich,
-    reopened,
+    query_postgres,
+    read_everything,
+    reopen_store,
     rows_here,
     rows_there,
 )
 from tests.support.wait import PATIENCE
-from tests.support.webhook.receiver import until_state
+from tests.support.webhook.receiver import wait_until_state
 
 SESSION = (
     "INSERT INTO session (id, root_id, depth, pool, state, wake_seq, fence, turn, turn_rev, in_turn, "
@@ -61,7 +61,7 @@ async def dsn(postgres_server: Server) -> AsyncIterator[str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rich]:
     data = tmp_path_factory.mktemp("rich")
-    return data, asyncio.run(made_rich(data))
+    return data, asyncio.run(fill_store(data))
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ async def moved(data: Path, dsn: str, *, told: Callable[[str, int], None] = lamb
 async def test_all_of_it_reads_the_same_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
     clock, heard = FakeClock(SystemClock().now()), dict[str, int]()
     async with open_sqlite(tmp_path / FILE, clock=clock, rng=SeededRng(1)) as file:
-        before = await all_that_is_read(file)
+        before = await read_everything(file)
     done = await moved(tmp_path, dsn, told=heard.__setitem__)
     async with open_postgres(dsn, clock=clock, rng=SeededRng(1)) as there:
-        after = await all_that_is_read(there)
+        after = await read_everything(there)
 
     assert after == before
     assert len(before["asks"]) == len(before["live"]) == len(before["deliveries"]) == 1
@@ -98,14 +98,14 @@ async def test_work_goes_on_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
     await moved(tmp_path, dsn)
     sessions, letters = rich.sessions, list[SignedRequest]()
     said = {"hello": "Hi.", "ship": "Shipped.", "careful": "With care.", "cut off": "After all."}
-    async with reopened(tmp_path, dsn, letters) as runtime, asyncio.timeout(PATIENCE):
+    async with reopen_store(tmp_path, dsn, letters) as runtime, asyncio.timeout(PATIENCE):
         again = await runtime.prompt(sessions["hello"], "hello", key="old key")
         waiting = {each.session_id: each.id for each in await runtime.async_tools.waiting_calls()}
         for call_id in waiting.values():
             await runtime.complete(call_id, "v2")
         (ask,) = await runtime.asks()
         await runtime.answer(ask_id(ask.call), "once")
-        await until_state(runtime, "delivered", many=3)
+        await wait_until_state(runtime, "delivered", many=3)
         while await runtime.statuses():  # noqa: ASYNC110  many things end, in whatever order
             await asyncio.sleep(0.01)
         last = {name: await runtime.messages(sessions[name]) for name in said}
@@ -129,7 +129,7 @@ async def test_a_step_that_was_cut_off_is_closed_by_whoever_takes_its_session_up
         assert (left.state, left.owner) == ("running", DEAD)
         taken = await store.claim(session_id, OwnerId("another"), dead=DEAD)
         (_, cut) = await store.messages(session_id)
-        requests = await asked(dsn, f"SELECT state FROM request WHERE session_id = '{session_id}'")  # noqa: S608
+        requests = await query_postgres(dsn, f"SELECT state FROM request WHERE session_id = '{session_id}'")  # noqa: S608
 
     assert taken is not None
     assert taken.is_unanswered
@@ -143,7 +143,7 @@ async def test_revisions_go_on_above_all_that_there_were(tmp_path: Path, dsn: st
         file.execute("UPDATE revision SET rev = rev + 1000")
         (newest,) = file.execute("SELECT rev FROM revision").fetchone()
     await moved(tmp_path, dsn)
-    (row,) = await asked(dsn, "SELECT nextval(pg_get_serial_sequence('secret_key', 'id'))")
+    (row,) = await query_postgres(dsn, "SELECT nextval(pg_get_serial_sequence('secret_key', 'id'))")
     assert row[0] == 2
     async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
         store = Store(there)
@@ -177,11 +177,13 @@ async def test_a_second_move_is_refused_and_changes_nothing(tmp_path: Path, dsn:
 
 async def test_sessions_get_the_pool_that_is_given(tmp_path: Path, dsn: str, rich: Rich) -> None:
     await move_store(tmp_path / FILE, dsn, rng=SystemRng(), pool="gpu", told=lambda *_: None)
-    assert [tuple(row) for row in await asked(dsn, "SELECT DISTINCT pool FROM session")] == [("gpu",)]
+    assert [tuple(row) for row in await query_postgres(dsn, "SELECT DISTINCT pool FROM session")] == [
+        ("gpu",)
+    ]
 
 
 async def test_a_directory_that_somebody_uses_is_not_moved(tmp_path: Path, dsn: str) -> None:
-    async with office(tmp_path, SCENES) as at:
+    async with open_delegation_stage(tmp_path, SAMPLE_SCRIPT) as at:
         await at.prompt("hello")
         with pytest.raises(Conflict, match="Stop it"):
             await moved(tmp_path, dsn)
@@ -234,7 +236,7 @@ async def test_who_opens_the_database_meanwhile_waits_and_finds_what_was_moved(
     async with asyncio.TaskGroup() as group:
         opening = group.create_task(opened())
         group.create_task(moved(tmp_path, dsn, told=lambda *_: begun.set()))
-    (row,) = await asked(dsn, "SELECT epoch, horizon, MAX(rev) FROM revision, session GROUP BY 1, 2")
+    (row,) = await query_postgres(dsn, "SELECT epoch, horizon, MAX(rev) FROM revision, session GROUP BY 1, 2")
     assert opening.result() == (len(rich.sessions) + 1, row[0])
     assert row[2] > row[1]
 
@@ -255,7 +257,7 @@ async def test_what_deleted_sessions_left_behind_there_makes_way(
 
 async def test_a_failure_in_the_middle_leaves_nothing(tmp_path: Path, dsn: str, rich: Rich) -> None:
     async def kill() -> None:
-        await asked(
+        await query_postgres(
             dsn,
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()",
@@ -296,7 +298,7 @@ async def test_what_postgres_cannot_keep_is_replaced_and_counted(
         file.execute(f"UPDATE session SET folded = {folded}, directory = 'ü' WHERE id = ?", (session_id,))  # noqa: S608
         file.execute("UPDATE input SET source = CAST(x'61FF' AS TEXT) WHERE session_id = ?", (session_id,))
     assert (await moved(tmp_path, dsn)).replaced == 3
-    (row,) = await asked(
+    (row,) = await query_postgres(
         dsn,
         "SELECT session.folded, directory, source FROM session JOIN input ON input.session_id = session.id "
         "WHERE directory = 'ü'",
@@ -310,7 +312,7 @@ async def test_an_older_file_is_brought_to_our_schema_first(tmp_path: Path, dsn:
         migrate(file, path, epoch="e", scripts=load_scripts()[:8])
         file.execute(SESSION, (b'{"directory":"/work","title":"Old"}',))
     assert (await moved(tmp_path, dsn)).rows["session"] == 1
-    (row,) = await asked(dsn, "SELECT directory, folded, rev FROM session")
+    (row,) = await query_postgres(dsn, "SELECT directory, folded, rev FROM session")
     assert tuple(row) == ("/work", "old", 7)
     assert [backup.name for backup in (tmp_path / "backups").iterdir()] == ["asyncagents-schema-8.db"]
 
@@ -323,7 +325,7 @@ async def test_a_database_without_our_schema_gets_it_and_then_another_epoch(
     drawn = {f"{rng.below(2**48):012x}" for _ in range(2)}
     async with database(postgres_server) as dsn:
         done = await move_store(tmp_path / FILE, dsn, rng=SeededRng(1), told=lambda *_: None)
-        (row,) = await asked(dsn, "SELECT epoch FROM revision")
+        (row,) = await query_postgres(dsn, "SELECT epoch FROM revision")
     assert done.rows["session"] > len(rich.sessions)
     assert row[0] not in drawn
 

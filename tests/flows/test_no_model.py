@@ -13,18 +13,20 @@ from asyncagents.domain.conversation.status import Busy
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.inside import inside
-from tests.support.tool import later
+from tests.support.tool import build_pending_tool
 from tests.support.wait import PATIENCE
 
 SCRIPT = {"hi": [[say("Hello.")]], "ship": [[call("deploy")], [say("Shipped.")]]}
 
 
 def with_model(data: Path) -> AbstractAsyncContextManager[Runtime]:
-    return open_runtime(data, model=ScriptedModel(SCRIPT), tools=[later("deploy")])
+    return open_runtime(data, model=ScriptedModel(SCRIPT), tools=[build_pending_tool("deploy")])
 
 
 def without_model(data: Path) -> AbstractAsyncContextManager[Runtime]:
-    return open_runtime(data, config=Config(data_dir=data), tools=[later("deploy")], needs_model=False)
+    return open_runtime(
+        data, config=Config(data_dir=data), tools=[build_pending_tool("deploy")], needs_model=False
+    )
 
 
 @pytest.mark.spec("A-10")

@@ -11,23 +11,23 @@ from asyncagents.domain.event import PartUpdated, SessionStatus, TaskCompleted
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say, think
 from tests.support.delegation import (
-    Scene,
-    Scenes,
-    gates,
-    launch,
-    notices_of,
-    office,
-    outputs,
+    RequestScript,
+    RequestStep,
+    build_gates,
+    call_with_id,
+    launch_task,
+    open_delegation_stage,
+    read_notices,
+    request_outputs,
     task_named,
-    until_ended,
-    until_quiet,
-    until_rest,
-    with_id,
+    wait_for_task_end,
+    wait_until_quiet,
+    wait_until_rest,
 )
 from tests.support.runtime import Stage
 from tests.support.tool import ECHO, Gate
 
-WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
+WORK: RequestScript = {"a": [[call("gate")], [say("A is 1.")]]}
 
 
 def own(at: Stage) -> list[ChatRequest]:
@@ -37,17 +37,17 @@ def own(at: Stage) -> list[ChatRequest]:
 @pytest.mark.spec("T-04", "T-06")
 async def test_the_output_of_a_live_task_is_how_far_it_is(tmp_path: Path) -> None:
     gate, look = Gate("gate"), Gate("look")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [
-            [launch("A", "a")],
+            [launch_task("A", "a")],
             [call("look")],
-            with_id("asyncagents_output"),
+            call_with_id("asyncagents_output"),
             [say("Ok.")],
             [say("Done.")],
         ],
         "a": [[call("echo", text="x")], [call("echo", text="y"), call("gate")], [say("A.")]],
     }
-    async with office(tmp_path, scenes, gate.tool, look.tool, ECHO) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool, look.tool, ECHO) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
         await look.until_started()
@@ -55,9 +55,9 @@ async def test_the_output_of_a_live_task_is_how_far_it_is(tmp_path: Path) -> Non
         look.go.set()
         assert (await prompt).text == "Ok."
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         done = await task_named(at.runtime, "A")
-    said = outputs(own(at)[-1])[2]
+    said = request_outputs(own(at)[-1])[2]
     assert "status: running" in said
     assert "phase: tool" in said
     assert "tool_calls: 3 (echo 2, gate 1)" in said
@@ -73,65 +73,65 @@ async def test_the_output_of_a_live_task_is_how_far_it_is(tmp_path: Path) -> Non
 @pytest.mark.spec("T-04", "T-15")
 async def test_the_output_of_an_ended_task_is_its_result_and_counts_as_its_notice(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
-        "go": [[launch("A", "a")], [call("gate")], with_id("asyncagents_output"), [say("Ok.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a")], [call("gate")], call_with_id("asyncagents_output"), [say("Ok.")]],
         "a": [[say("A is 1.")]],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
-        await until_ended(at, "A", TaskCompleted)
+        await wait_for_task_end(at, "A", TaskCompleted)
         assert (await task_named(at.runtime, "A")).result_retrieved_at is None
         gate.go.set()
         await prompt
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         task = await task_named(at.runtime, "A")
-        told = await notices_of(at)
+        told = await read_notices(at)
     assert task.result_retrieved_at is not None
     # The end came before the third step began, so that step was told of it: then the read says it again.
     assert len(told) == 1
-    assert "A is 1." in outputs(own(at)[-1])[-1]
+    assert "A is 1." in request_outputs(own(at)[-1])[-1]
 
 
 @pytest.mark.spec("T-04")
 async def test_a_wait_that_is_over_says_how_far_the_task_is(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **WORK,
         "go": [
-            [launch("A", "a")],
-            with_id("asyncagents_output", block=True, timeout=0.05),
+            [launch_task("A", "a")],
+            call_with_id("asyncagents_output", block=True, timeout=0.05),
             [say("Not yet.")],
             [say("Now.")],
         ],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        await at.ears.until_said("Not yet.")
+        await at.listener.until_text("Not yet.")
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
-        told = await notices_of(at)
-    assert "It is still at work." in outputs(own(at)[2])[-1]
+        await wait_until_quiet(at.runtime, at.session_id)
+        told = await read_notices(at)
+    assert "It is still at work." in request_outputs(own(at)[2])[-1]
     assert len(told) == 1
 
 
 @pytest.mark.spec("T-04")
 async def test_a_wait_for_a_task_says_what_it_waits_for(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **WORK,
-        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True), [say("Ok.")]],
+        "go": [[launch_task("A", "a")], call_with_id("asyncagents_output", block=True), [say("Ok.")]],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        status = await at.ears.until_status(WaitingAsync)
+        status = await at.listener.until_status(WaitingAsync)
         await gate.until_started()
         (waiting,) = await at.runtime.open_calls(at.session_id)
         why = await at.runtime.tasks.why(at.session_id)
         gate.go.set()
         await prompt
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert isinstance(status, WaitingAsync)
     assert waiting.open is not None
     assert waiting.open.due is not None
@@ -143,18 +143,22 @@ async def test_a_wait_for_a_task_says_what_it_waits_for(tmp_path: Path) -> None:
 @pytest.mark.spec("T-04")
 async def test_nobody_waits_longer_than_ten_minutes(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **WORK,
-        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=99_999), [say("Ok.")]],
+        "go": [
+            [launch_task("A", "a")],
+            call_with_id("asyncagents_output", block=True, timeout=99_999),
+            [say("Ok.")],
+        ],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
         (waiting,) = await at.runtime.open_calls(at.session_id)
         await gate.until_started()
         gate.go.set()
         await prompt
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert waiting.open is not None
     assert waiting.open.due is not None
     assert waiting.open.due - waiting.open.since == 600_000
@@ -163,66 +167,70 @@ async def test_nobody_waits_longer_than_ten_minutes(tmp_path: Path) -> None:
 @pytest.mark.spec("T-04")
 @pytest.mark.parametrize("tool", ["asyncagents_output", "async_task_result"])
 async def test_the_third_empty_poll_parks_until_any_task_ends(tmp_path: Path, tool: str) -> None:
-    both = gates("left", "right")
-    scenes: Scenes = {
+    both = build_gates("left", "right")
+    scenes: RequestScript = {
         "go": [
-            [launch("A", "a"), launch("B", "b")],
-            *[with_id(tool) for _ in range(3)],
+            [launch_task("A", "a"), launch_task("B", "b")],
+            *[call_with_id(tool) for _ in range(3)],
             [say("Something ended.")],
             [say("All.")],
         ],
         "a": [[call("left")], [say("A.")]],
         "b": [[call("right")], [say("B.")]],
     }
-    async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
+    async with open_delegation_stage(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        status = await at.ears.until_status(WaitingAsync)
+        status = await at.listener.until_status(WaitingAsync)
         for gate in both.values():
             await gate.until_started()
         asked = len(own(at))
         both["right"].go.set()
-        await until_ended(at, "B", TaskCompleted)
+        await wait_for_task_end(at, "B", TaskCompleted)
         await prompt
-        await until_rest(at.runtime, at.session_id)
-        (notice,) = await notices_of(at)
+        await wait_until_rest(at.runtime, at.session_id)
+        (notice,) = await read_notices(at)
         both["left"].go.set()
-        await until_quiet(at.runtime, at.session_id)
-        assert len(await notices_of(at)) == 2
+        await wait_until_quiet(at.runtime, at.session_id)
+        assert len(await read_notices(at)) == 2
     assert (asked, isinstance(status, WaitingAsync)) == (4, True)
     assert 'Agent "B"' in notice.text
-    assert len(outputs(own(at)[4])) == 5
+    assert len(request_outputs(own(at)[4])) == 5
 
 
 @pytest.mark.spec("T-04")
 async def test_a_person_who_speaks_ends_the_wait_of_a_poll(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **WORK,
-        "go": [[launch("A", "a")], *[with_id("asyncagents_output") for _ in range(3)], [say("No.")]],
+        "go": [
+            [launch_task("A", "a")],
+            *[call_with_id("asyncagents_output") for _ in range(3)],
+            [say("No.")],
+        ],
         "stop waiting": [[say("As you like.")], [say("It came.")]],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
         await gate.until_started()
         answer = await at.prompt("stop waiting")
         assert (await prompt).info.id == answer.info.id
         status = await at.status()
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
-        told = await notices_of(at)
+        await wait_until_quiet(at.runtime, at.session_id)
+        told = await read_notices(at)
     assert (answer.text, status, len(told)) == ("As you like.", Idle(), 1)
-    assert "wait ended early" in outputs(own(at)[4])[-1]
+    assert "wait ended early" in request_outputs(own(at)[4])[-1]
 
 
 @pytest.mark.spec("T-04")
 async def test_other_work_between_two_polls_makes_them_no_row(tmp_path: Path) -> None:
     gate = Gate("gate")
-    poll = with_id("asyncagents_output")
-    scenes: Scenes = {
+    poll = call_with_id("asyncagents_output")
+    scenes: RequestScript = {
         **WORK,
         "go": [
-            [launch("A", "a")],
+            [launch_task("A", "a")],
             poll,
             poll,
             [call("echo", text="x")],
@@ -232,28 +240,28 @@ async def test_other_work_between_two_polls_makes_them_no_row(tmp_path: Path) ->
             [say("Done.")],
         ],
     }
-    async with office(tmp_path, scenes, gate.tool, ECHO) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool, ECHO) as at:
         answer = await at.prompt("go")
         status = await at.status()
         await gate.until_started()
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert (answer.text, status) == ("On.", Idle())
 
 
 @pytest.mark.spec("T-04")
 async def test_a_transcript_pages_and_thinks_as_asked(tmp_path: Path) -> None:
-    def transcript(**more: object) -> Scene:
-        return with_id("asyncagents_output", full_session=True, **more)
+    def transcript(**more: object) -> RequestStep:
+        return call_with_id("asyncagents_output", full_session=True, **more)
 
     def next_page(request: ChatRequest) -> ScriptStep:
-        after = outputs(request)[-1].split('since_message_id="')[1].partition('"')[0]
+        after = request_outputs(request)[-1].split('since_message_id="')[1].partition('"')[0]
         return transcript(since_message_id=after)(request)  # type: ignore[operator]
 
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [
-            [launch("A", "a")],
-            with_id("asyncagents_output", block=True),
+            [launch_task("A", "a")],
+            call_with_id("asyncagents_output", block=True),
             transcript(),
             transcript(include_thinking=True, thinking_max_chars=5, include_tool_results=True),
             transcript(message_limit=1),
@@ -262,10 +270,10 @@ async def test_a_transcript_pages_and_thinks_as_asked(tmp_path: Path) -> None:
         ],
         "a": [[think("abcdefghij"), call("echo", text="a sparrow")], [say("A is 1.")]],
     }
-    async with office(tmp_path, scenes, ECHO) as at:
+    async with open_delegation_stage(tmp_path, scenes, ECHO) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
-    plain, full, first, rest = outputs(own(at)[-1])[2:6]
+        await wait_until_quiet(at.runtime, at.session_id)
+    plain, full, first, rest = request_outputs(own(at)[-1])[2:6]
     assert "A is 1." in plain
     assert "abcde" not in plain
     assert "abcde" in full
@@ -282,17 +290,17 @@ async def test_the_part_of_a_wait_names_its_task_while_it_waits_and_when_it_is_o
 ) -> None:
     """A blocking read, and the third poll in a row, which waits as well."""
     gate = Gate("gate")
-    asking: list[Scene] = [with_id("asyncagents_output", block=True)]
+    asking: list[RequestStep] = [call_with_id("asyncagents_output", block=True)]
     if tool == "async_task_result":
-        asking = [with_id(tool)] * 3
-    scenes: Scenes = {**WORK, "go": [[launch("Find it", "a")], *asking, [say("Ok.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+        asking = [call_with_id(tool)] * 3
+    scenes: RequestScript = {**WORK, "go": [[launch_task("Find it", "a")], *asking, [say("Ok.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
-        await at.ears.until(SessionStatus, lambda event: isinstance(event.status, WaitingAsync))
+        await at.listener.until(SessionStatus, lambda event: isinstance(event.status, WaitingAsync))
         waiting = (await at.states())[-1]
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         over = (await at.states())[-1]
         child = (await task_named(at.runtime, "Find it")).session_id
     assert isinstance(waiting, ToolWaiting)
@@ -304,22 +312,22 @@ async def test_the_part_of_a_wait_names_its_task_while_it_waits_and_when_it_is_o
 @pytest.mark.spec("T-04")
 async def test_the_part_of_a_wait_that_is_cut_short_or_over_names_its_task(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **WORK,
         "go": [
-            [launch("Find it", "a")],
-            with_id("asyncagents_output", block=True, timeout=0.01),
-            with_id("asyncagents_output", block=True, timeout=600),
+            [launch_task("Find it", "a")],
+            call_with_id("asyncagents_output", block=True, timeout=0.01),
+            call_with_id("asyncagents_output", block=True, timeout=600),
             [say("Ok.")],
         ],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
         await until_third(at)
         await at.runtime.send(at.session_id, "Never mind.")
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         _, over, cut_short = await at.states()
         child = (await task_named(at.runtime, "Find it")).session_id
     for state in (over, cut_short):
@@ -338,4 +346,4 @@ async def until_third(at: Stage) -> None:
             and part.state.input.get("timeout") == 600
         )
 
-    await at.ears.until(PartUpdated, waits)
+    await at.listener.until(PartUpdated, waits)

@@ -10,16 +10,24 @@ from asyncagents.domain.event import TaskCompleted
 from asyncagents.domain.id import MessageId
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import call, say
-from tests.support.delegation import Players, Scenes, allow, launch, notices_of, until_ended, until_quiet
-from tests.support.runtime import Stage, answer_of, stage
+from tests.support.delegation import (
+    RequestScript,
+    RequestScriptModel,
+    allow_all,
+    launch_task,
+    read_notices,
+    wait_for_task_end,
+    wait_until_quiet,
+)
+from tests.support.runtime import Stage, answer_of, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
 
-class Slow(Players):
+class Slow(RequestScriptModel):
     """A model that stops in the middle of one answer until it is let go."""
 
-    def __init__(self, scenes: Scenes, text: str) -> None:
+    def __init__(self, scenes: RequestScript, text: str) -> None:
         super().__init__(scenes)
         self._text = text
         self.reached = asyncio.Event()
@@ -46,25 +54,27 @@ async def answer_to(at: Stage, message_id: MessageId) -> str:
 @pytest.mark.spec("Z-02", "S-12")
 async def test_a_caller_gets_its_own_answer_though_a_notice_joins_the_turn(tmp_path: Path) -> None:
     gate, held = Gate("gate"), Gate("held")
-    scenes: Scenes = {
-        "go": [[launch("A", "a")], [say("MY ANSWER")], [call("held")], [say("The notice says so.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a")], [say("MY ANSWER")], [call("held")], [say("The notice says so.")]],
         "a": [[call("gate")], [say("A.")]],
     }
     model = Slow(scenes, "MY ANSWER")
-    async with stage(tmp_path, model, tools=[gate.tool, held.tool], delegation=True, policy=allow) as at:
+    async with open_stage(
+        tmp_path, model, tools=[gate.tool, held.tool], delegation=True, policy=allow_all
+    ) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await model.until_reached()
         await gate.until_started()
         gate.go.set()
-        await until_ended(at, "A", TaskCompleted)
+        await wait_for_task_end(at, "A", TaskCompleted)
         model.go.set()
         answer = await prompt  # the turn goes on: the notice's reply is held by a tool
         await held.until_started()
         held.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         info = answer_of(answer)
         known = await answer_to(at, info.parent_id)
-        (notice,) = await notices_of(at)
+        (notice,) = await read_notices(at)
         replied = await answer_to(at, MessageId(notice.info.id))
     assert (answer.text, known) == ("MY ANSWER", "MY ANSWER")
     assert replied == "The notice says so."
@@ -74,15 +84,15 @@ async def test_a_caller_gets_its_own_answer_though_a_notice_joins_the_turn(tmp_p
 async def test_a_prompt_that_comes_while_another_is_answered_gets_an_answer_of_its_own(
     tmp_path: Path,
 ) -> None:
-    scenes: Scenes = {"one": [[say("First.")]], "two": [[say("Second.")]]}
+    scenes: RequestScript = {"one": [[say("First.")]], "two": [[say("Second.")]]}
     model = Slow(scenes, "First.")
-    async with stage(tmp_path, model) as at:
+    async with open_stage(tmp_path, model) as at:
         one = asyncio.ensure_future(at.prompt("one"))
         await model.until_reached()
         two = await at.runtime.send(at.session_id, "two")
         model.go.set()
         first = await one
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         second = await answer_to(at, two)
     assert (first.text, second) == ("First.", "Second.")
 
@@ -90,8 +100,8 @@ async def test_a_prompt_that_comes_while_another_is_answered_gets_an_answer_of_i
 @pytest.mark.spec("Z-02")
 async def test_prompts_that_wait_together_share_an_answer(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {"one": [[call("gate")], [say("Both.")]], "two": [[say("Both.")]]}
-    async with stage(tmp_path, Players(scenes), tools=[gate.tool]) as at:
+    scenes: RequestScript = {"one": [[call("gate")], [say("Both.")]], "two": [[say("Both.")]]}
+    async with open_stage(tmp_path, RequestScriptModel(scenes), tools=[gate.tool]) as at:
         one = asyncio.ensure_future(at.prompt("one"))
         await gate.until_started()
         two = await at.runtime.send(at.session_id, "two")
@@ -105,12 +115,12 @@ async def test_prompts_that_wait_together_share_an_answer(tmp_path: Path) -> Non
 @pytest.mark.spec("Z-02")
 async def test_the_form_and_system_text_of_a_prompt_end_with_its_answer(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "where": [[say("Thinking."), call("StructuredOutput", city="Ulm")]],
         "hello": [[say("Hello.")]],
     }
     model = Slow(scenes, "Thinking.")
-    async with stage(tmp_path, model) as at, asyncio.timeout(PATIENCE):
+    async with open_stage(tmp_path, model) as at, asyncio.timeout(PATIENCE):
         wanted = {"type": "json_schema", "schema": schema}
         first = asyncio.ensure_future(
             at.runtime.prompt(at.session_id, "where", format=wanted, system="Be terse.")
@@ -119,7 +129,7 @@ async def test_the_form_and_system_text_of_a_prompt_end_with_its_answer(tmp_path
         second = await at.runtime.send(at.session_id, "hello")
         model.go.set()
         formed = answer_of(await first).structured
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         plain = await answer_to(at, second)
     assert formed == {"city": "Ulm"}
     assert plain == "Hello."

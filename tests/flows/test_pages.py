@@ -12,7 +12,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.plugins.load import HOOK_NAMES
 from asyncagents.testing.inside import inside
 from tests.support.page import DOCS, code_blocks
-from tests.support.runtime import Ears
+from tests.support.runtime import EventListener
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: 
     model = ScriptedModel({"go": [calls, [say("Done.")]], "forget": [[call("forget", path="a")]]})
     async with open_runtime(tmp_path / "data", model=model, coding="each directory") as runtime:
         with inside(runtime).bus.subscribe() as subscription:
-            ears = Ears(subscription)
+            listener = EventListener(subscription)
             session = await runtime.create_session(directory=project)
             await runtime.prompt(session.id, "go", agent="build")
             (waiting,) = await runtime.open_calls(session.id)
@@ -57,7 +57,7 @@ async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: 
             await runtime.wait(session.id)
             *_, last = await runtime.messages(session.id)
             await runtime.send(session.id, "forget")
-            asked = await ears.until(PermissionAsked)
+            asked = await listener.until(PermissionAsked)
             await runtime.abort(session.id)
         entries = await runtime.messages(session.id)
         parts = [part for entry in entries for part in entry.parts if isinstance(part, ToolPart)]

@@ -17,8 +17,8 @@ from asyncagents.server.http import peer as peer_room
 from asyncagents.server.http import socket_owner
 from asyncagents.server.http.peer import Peer, UserLookup, UserMatch
 from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners, ask_kernel, read_tables
-from tests.support.hostile.other_user import STRANGER, ask_as, takes_root
-from tests.support.http.raw import WAIT, target
+from tests.support.hostile.other_user import OTHER_UID, request_as, takes_root
+from tests.support.http.raw import WAIT, open_target
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose socket it is")
 
@@ -79,8 +79,8 @@ def test_the_user_of_a_connection_is_found(find: Find, address: str) -> None:
 @ADDRESSES
 @pytest.mark.spec("Z-07")
 def test_the_user_is_that_of_the_client_and_not_of_the_server(find: Find, address: str) -> None:
-    with _pair(address, uid=STRANGER) as pair:
-        assert find(pair.ends) == STRANGER
+    with _pair(address, uid=OTHER_UID) as pair:
+        assert find(pair.ends) == OTHER_UID
         assert find(pair.ends.reverse()) == os.geteuid()
 
 
@@ -103,8 +103,8 @@ def test_a_connection_that_is_closed_has_no_user(find: Find) -> None:
 @WAYS
 @pytest.mark.spec("Z-07")
 def test_who_takes_over_an_address_and_port_is_found_in_its_place(find: Find) -> None:
-    with _pair(uid=STRANGER) as first:
-        assert find(first.ends) == STRANGER
+    with _pair(uid=OTHER_UID) as first:
+        assert find(first.ends) == OTHER_UID
         first.reset()
         with socket.socket() as again:
             again.bind(first.ends.client)
@@ -195,10 +195,10 @@ async def test_a_connection_that_was_lost_at_once_is_of_an_unknown_user() -> Non
 @takes_root
 @pytest.mark.spec("Z-07")
 async def test_who_is_not_known_reads_counts_and_no_conversation(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         paths = ("/v1/stats", "/v1/health", "/metrics", "/doc", "/v1/tasks", "/v1/events", "/v1/tasks/x/logs")
-        requests = [at.request("GET", path) for path in paths]
-        heard = await ask_as(NOBODY, "127.0.0.1", at.port, requests)
+        requests = [at.build_request("GET", path) for path in paths]
+        heard = await request_as(NOBODY, "127.0.0.1", at.port, requests)
 
     assert [each.status for each in heard] == [200, 200, 200, 200, 401, 401, 401]
     assert b"the user of the requesting program is unknown" in heard[-1].body
@@ -207,15 +207,15 @@ async def test_who_is_not_known_reads_counts_and_no_conversation(tmp_path: Path)
 
 @pytest.mark.spec("Z-07")
 async def test_who_hangs_up_before_the_look_up_is_answered_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         before = len(asyncio.all_tasks())
         for _ in range(50):
             async with await at.connect() as wire:
-                await wire.send(at.request("GET", "/v1/tasks"))
+                await wire.send(at.build_request("GET", "/v1/tasks"))
                 wire.reset()
         async with asyncio.timeout(WAIT):
             while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110  they end by themselves
                 await asyncio.sleep(0.01)
-        answered = await at.ask("GET", "/v1/tasks")
+        answered = await at.request("GET", "/v1/tasks")
 
     assert answered.status == 200

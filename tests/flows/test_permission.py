@@ -21,17 +21,17 @@ from asyncagents.llm.scripted import call, say
 from asyncagents.tools.search.required_literals import find_literals
 from asyncagents.tools.shell.rules import parse_command
 from tests.support.project import ASK_EDITS, create_repository, open_project
-from tests.support.runtime import answer_of, stage
-from tests.support.tool import Nothing
+from tests.support.runtime import answer_of, open_stage
+from tests.support.tool import NoArguments
 
 WRITE = {"go": [[call("write", filePath="a.txt", content="mine")], [say("Ok.")]]}
 
 
-async def nothing_to_ask(args: Nothing, context: ToolContext) -> tuple[Ask, ...]:
+async def nothing_to_ask(args: NoArguments, context: ToolContext) -> tuple[Ask, ...]:
     return ()
 
 
-async def another_name(args: Nothing, context: ToolContext) -> tuple[Ask, ...]:
+async def another_name(args: NoArguments, context: ToolContext) -> tuple[Ask, ...]:
     return (Ask("edit", ("notes.txt",)),)
 
 
@@ -40,15 +40,15 @@ async def another_name(args: Nothing, context: ToolContext) -> tuple[Ask, ...]:
 async def test_a_tool_of_ones_own_that_is_denied_by_name_does_not_run(tmp_path: Path, plan: Any) -> None:
     runs: list[str] = []
 
-    async def run(args: Nothing, context: ToolContext) -> Completed:
+    async def run(args: NoArguments, context: ToolContext) -> Completed:
         runs.append(context.call_id)
         return Completed("done")
 
     create_repository(tmp_path / "project", {})
-    deploy = Tool("deploy", Nothing, run, plan=plan)
+    deploy = Tool("deploy", NoArguments, run, plan=plan)
     coding = Config(data_dir=tmp_path / "data", permission={"deploy": "deny"})
     script = {"go": [[call("deploy")], [say("Ok.")]]}
-    async with stage(
+    async with open_stage(
         tmp_path / "data", script, tools=[deploy], coding=coding, directory=tmp_path / "project"
     ) as at:
         await at.prompt("go")
@@ -60,7 +60,7 @@ async def test_a_tool_of_ones_own_that_is_denied_by_name_does_not_run(tmp_path: 
 async def test_the_rules_of_a_config_given_beside_coding_count(tmp_path: Path) -> None:
     create_repository(tmp_path / "project", {})
     config = Config(data_dir=tmp_path / "data", permission={"edit": "deny"})
-    async with stage(
+    async with open_stage(
         tmp_path / "data", WRITE, config=config, coding=True, directory=tmp_path / "project"
     ) as at:
         await at.prompt("go")
@@ -97,7 +97,7 @@ async def test_a_child_elsewhere_may_do_no_more_than_its_parent(
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
     create_repository(tmp_path / "strict", {"asyncagents.json": '{"permission": {"edit": "deny"}}'})
     create_repository(tmp_path / "lax", {})
-    async with stage(tmp_path / "data", WRITE, coding=True, directory=tmp_path / "strict") as at:
+    async with open_stage(tmp_path / "data", WRITE, coding=True, directory=tmp_path / "strict") as at:
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "lax")
         await at.runtime.send(child.id, "go")
         await at.runtime.wait(child.id)
@@ -110,7 +110,7 @@ async def test_arguments_that_are_no_object_are_refused(tmp_path: Path, given: A
     """Once stored, the call cannot be read any more, and its session is stuck."""
     async with open_project(tmp_path, WRITE, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         with pytest.raises(InvalidInput):
             await at.runtime.answer(asked.request.id, "once", input=given)
 
@@ -120,7 +120,7 @@ async def test_arguments_that_are_no_object_are_refused(tmp_path: Path, given: A
 async def test_an_answer_that_is_none_is_refused_in_words(tmp_path: Path, reply: Any) -> None:
     async with open_project(tmp_path, WRITE, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         with pytest.raises(InvalidInput):
             await at.runtime.answer(asked.request.id, reply)
 
@@ -140,9 +140,9 @@ async def test_the_same_answer_again_is_no_error_after_the_call_asked_for_more(t
     script = {"go": [[call("write", filePath="../out/a.txt", content="mine")], [say("Ok.")]]}
     async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
-        first = await at.ears.until(PermissionAsked)
+        first = await at.listener.until(PermissionAsked)
         await at.runtime.answer(first.request.id, "once")
-        await at.ears.until(PermissionAsked)
+        await at.listener.until(PermissionAsked)
         await at.runtime.answer(first.request.id, "once")
 
 
@@ -151,12 +151,12 @@ async def test_always_in_one_project_leaves_the_asks_of_another_alone(tmp_path: 
     create_repository(tmp_path / "a", {})
     create_repository(tmp_path / "b", {})
     coding = Config(data_dir=tmp_path / "data", permission=ASK_EDITS)
-    async with stage(tmp_path / "data", WRITE, coding=coding, directory=tmp_path / "a") as at:
+    async with open_stage(tmp_path / "data", WRITE, coding=coding, directory=tmp_path / "a") as at:
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "b")
         await at.runtime.send(child.id, "go")
-        elsewhere = await at.ears.until(PermissionAsked)
+        elsewhere = await at.listener.until(PermissionAsked)
         await at.runtime.send(at.session_id, "go")
-        here = await at.ears.until(PermissionAsked)
+        here = await at.listener.until(PermissionAsked)
         await at.runtime.answer(here.request.id, "always")
         async with asyncio.timeout(20):
             await at.runtime.wait_tree(at.session_id)
@@ -167,33 +167,35 @@ async def test_always_in_one_project_leaves_the_asks_of_another_alone(tmp_path: 
 async def test_a_report_after_the_end_does_not_show_the_call_as_running(tmp_path: Path) -> None:
     kept: list[ToolContext] = []
 
-    async def run(args: Nothing, context: ToolContext) -> Completed:
+    async def run(args: NoArguments, context: ToolContext) -> Completed:
         kept.append(context)
         return Completed("done")
 
     script = {"go": [[call("deploy")], [say("Ok.")]], "more": [[say("Yes.")]]}
-    async with stage(tmp_path, script, tools=[Tool("deploy", Nothing, run, plan=nothing_to_ask)]) as at:
+    async with open_stage(
+        tmp_path, script, tools=[Tool("deploy", NoArguments, run, plan=nothing_to_ask)]
+    ) as at:
         await at.prompt("go")
         kept[0].report({"output": "late"})
         await at.prompt("more")
-        await at.ears.until(PromptAnswered)
-        await at.ears.until(PromptAnswered)
-    shown = [event.part for event in at.ears.of(PartUpdated) if isinstance(event.part, ToolPart)]
+        await at.listener.until(PromptAnswered)
+        await at.listener.until(PromptAnswered)
+    shown = [event.part for event in at.listener.of(PartUpdated) if isinstance(event.part, ToolPart)]
     assert isinstance(shown[-1].state, ToolCompleted)
 
 
 @pytest.mark.spec("A-07")
 async def test_the_output_of_a_tool_of_ones_own_is_capped(tmp_path: Path) -> None:
-    async def run(args: Nothing, context: ToolContext) -> Completed:
+    async def run(args: NoArguments, context: ToolContext) -> Completed:
         return Completed("x" * 1_000_000)
 
     create_repository(tmp_path / "project", {})
     coding = Config(data_dir=tmp_path / "data", permission={"big": "allow"})
     script = {"go": [[call("big")], [say("Ok.")]]}
-    async with stage(
+    async with open_stage(
         tmp_path / "data",
         script,
-        tools=[Tool("big", Nothing, run)],
+        tools=[Tool("big", NoArguments, run)],
         coding=coding,
         directory=tmp_path / "project",
     ) as at:
@@ -222,7 +224,7 @@ async def test_a_call_of_an_older_program_runs_when_it_is_approved(tmp_path: Pat
     """Before agents were kept with calls, a call did not say whose it was."""
     async with open_project(tmp_path, WRITE, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
     with closing(sqlite3.connect(tmp_path / "data" / "asyncagents.db")) as database:
         database.execute("UPDATE call SET body = json_remove(CAST(body AS TEXT), '$.agent')")
         database.execute("UPDATE call SET body = CAST(body AS BLOB)")

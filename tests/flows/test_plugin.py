@@ -23,8 +23,8 @@ from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.testing.inside import inside
 from asyncagents.tools.project.projects import Projects
 from tests.support.project import HookArguments, build_plugin, open_plugin_project
-from tests.support.runtime import Ears, stage
-from tests.support.tool import ECHO, Nothing, Text
+from tests.support.runtime import EventListener, open_stage
+from tests.support.tool import ECHO, NoArguments, TextArguments
 from tests.support.wait import PATIENCE
 
 
@@ -103,11 +103,11 @@ async def test_a_finished_text_is_trimmed_seen_and_changed_before_it_is_stored(t
         tmp_path, script, build_plugin({"experimental.text.complete": hook})
     ) as at:
         answer = await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         (part,) = (part for part in answer.parts if isinstance(part, TextPart))
         ended = [
             event.part
-            for event in at.ears.of(PartUpdated)
+            for event in at.listener.of(PartUpdated)
             if isinstance(event.part, TextPart) and event.part.time and event.part.time.end
         ]
     assert seen == [
@@ -150,9 +150,9 @@ async def test_a_text_that_the_stream_left_open_counts_too(tmp_path: Path, finis
 
     config = Config(data_dir=tmp_path)
     plugins = [build_plugin({"experimental.text.complete": hook})]
-    async with stage(tmp_path, Unending(finish), coding=config, plugins=plugins) as at:
+    async with open_stage(tmp_path, Unending(finish), coding=config, plugins=plugins) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg ")
+        await at.listener.until_text("I beg ")
         assert finish is not None or await at.abort()
         await at.runtime.wait(at.session_id)
         *_, answer = await at.messages()
@@ -188,7 +188,7 @@ async def test_changed_arguments_are_planned_asked_for_stored_and_shown(tmp_path
     plugin = build_plugin({"tool.execute.before": hook})
     async with open_plugin_project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         assert asked.request.patterns == ("b",)
         await at.runtime.answer(asked.request.id, "once")
         await at.runtime.wait(at.session_id)
@@ -226,7 +226,7 @@ async def test_a_call_is_prepared_once_over_an_ask_a_restart_and_its_approval(tm
     plugin = build_plugin({"tool.execute.before": hook})
     async with open_plugin_project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
     config = Config(data_dir=tmp_path / "data", permission={"edit": "ask"})
     model = ScriptedModel(script)
     async with open_runtime(tmp_path / "data", model=model, coding=config, plugins=[plugin]) as runtime:
@@ -241,7 +241,7 @@ async def test_a_call_is_prepared_once_over_an_ask_a_restart_and_its_approval(tm
 async def test_a_call_that_died_while_it_ran_runs_again_as_it_was_prepared(tmp_path: Path) -> None:
     started, runs, prepared = asyncio.Event(), [], []
 
-    async def run(args: Text, context: ToolContext) -> Completed:
+    async def run(args: TextArguments, context: ToolContext) -> Completed:
         runs.append(args.text)
         if len(runs) == 1:
             started.set()
@@ -252,14 +252,14 @@ async def test_a_call_that_died_while_it_ran_runs_again_as_it_was_prepared(tmp_p
         prepared.append(input["callID"])
         output["args"]["text"] += "!"
 
-    tool: Tool[Text] = Tool("again", Text, run, effect="idempotent")
+    tool: Tool[TextArguments] = Tool("again", TextArguments, run, effect="idempotent")
     script = {"go": [[call("again", text="x")], [say("Ok.")]]}
     options: HookArguments = {
         "coding": Config(data_dir=tmp_path),
         "tools": [tool],
         "plugins": [build_plugin({"tool.execute.before": hook})],
     }
-    async with stage(tmp_path, script, **options) as at:
+    async with open_stage(tmp_path, script, **options) as at:
         await at.runtime.send(at.session_id, "go")
         await started.wait()
     async with open_runtime(tmp_path, model=ScriptedModel(script), **options) as runtime:
@@ -273,13 +273,13 @@ async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(
     planning = asyncio.Event()
     prepared: list[str] = []
 
-    async def plan(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+    async def plan(args: TextArguments, context: ToolContext) -> tuple[Ask, ...]:
         planning.set()
         if len(prepared) == 1 and not reopened:
             await asyncio.Event().wait()
         return ()
 
-    async def run(args: Text, context: ToolContext) -> Completed:
+    async def run(args: TextArguments, context: ToolContext) -> Completed:
         return Completed(args.text)
 
     async def hook(input: HookArguments, output: HookArguments) -> None:
@@ -287,14 +287,14 @@ async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(
         output["args"]["text"] += "!"
 
     reopened = False
-    tool: Tool[Text] = Tool("again", Text, run, plan=plan)
+    tool: Tool[TextArguments] = Tool("again", TextArguments, run, plan=plan)
     script = {"go": [[call("again", text="x")], [say("Ok.")]]}
     options: HookArguments = {
         "coding": Config(data_dir=tmp_path),
         "tools": [tool],
         "plugins": [build_plugin({"tool.execute.before": hook})],
     }
-    async with stage(tmp_path, script, **options) as at:
+    async with open_stage(tmp_path, script, **options) as at:
         await at.runtime.send(at.session_id, "go")
         await planning.wait()
     reopened = True
@@ -316,7 +316,7 @@ async def test_what_a_person_writes_instead_no_hook_changes(tmp_path: Path) -> N
     plugin = build_plugin({"tool.execute.before": hook})
     async with open_plugin_project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         mine = {"filePath": "a", "content": "of a person"}
         await at.runtime.answer(asked.request.id, "once", input=mine)
         await at.runtime.wait(at.session_id)
@@ -332,7 +332,7 @@ async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_pat
     script = {"go": [[call("write", filePath="a", content="good")], [say("Ok.")]]}
     async with open_plugin_project(tmp_path, script, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
     config = Config(data_dir=tmp_path / "data", permission={"edit": "ask"})
     async with open_runtime(
         tmp_path / "data",
@@ -342,7 +342,7 @@ async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_pat
     ) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
             await runtime.answer(asked.request.id, "once")
-            again = await Ears(subscription).until(PermissionAsked)
+            again = await EventListener(subscription).until(PermissionAsked)
             assert "evil" in again.request.metadata["diff"]
             await runtime.answer(again.request.id, "reject")
             await runtime.wait(at.session_id)
@@ -362,7 +362,7 @@ async def test_the_same_call_again_and_again_is_noticed_though_a_hook_changes_it
         tmp_path, {"go": [*steps, [say("Ok.")]]}, build_plugin({"tool.execute.before": hook})
     ) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.abort()
     assert asked.request.permission == "doom_loop"
 
@@ -460,10 +460,10 @@ async def test_a_plugin_hears_of_an_event_once_however_often_the_trust_changes(
 
 @pytest.mark.spec("A-06")
 async def test_a_plugin_brings_tools_and_may_replace_a_built_in_one(tmp_path: Path) -> None:
-    async def run(args: Nothing, context: ToolContext) -> Completed:
+    async def run(args: NoArguments, context: ToolContext) -> Completed:
         return Completed("mine")
 
-    hooks: PluginHooks = {"tool": {"greet": ECHO, "list": Tool("list", Nothing, run)}}
+    hooks: PluginHooks = {"tool": {"greet": ECHO, "list": Tool("list", NoArguments, run)}}
     script = {"go": [[call("greet", text="hi"), call("list")], [say("Ok.")]]}
     async with open_plugin_project(tmp_path, script, build_plugin(hooks)) as at:
         await at.prompt("go")
@@ -498,5 +498,5 @@ async def test_a_plugin_knows_where_it_is_and_may_use_the_runtime_and_a_shell(tm
 
 
 async def test_without_plugins_there_are_no_hooks(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[say("Ok."), end("stop")]]}) as at:
+    async with open_stage(tmp_path, {"go": [[say("Ok."), end("stop")]]}) as at:
         assert await at.runtime.plugins() == ()

@@ -12,7 +12,7 @@ from asyncagents.domain.event import Event, PermissionAsked, SessionIdle
 from asyncagents.engine.tool import Ask
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.runtime import stage
+from tests.support.runtime import open_stage
 from tests.support.tool import ECHO
 
 
@@ -75,7 +75,7 @@ def sign(input: dict[str, Any], output: dict[str, Any]) -> None:
 async def test_tools_and_hooks_of_a_plugin_count_without_coding(tmp_path: Path) -> None:
     recorder = Recorder()
     script = {"go now": [[call("motto"), call("echo", text="hi")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[ECHO], plugins=[recorder.plugin]) as at:
+    async with open_stage(tmp_path, script, tools=[ECHO], plugins=[recorder.plugin]) as at:
         answer = await at.prompt("go")
         motto_state, echo_state = await at.states()
         async with asyncio.timeout(30):
@@ -97,7 +97,7 @@ async def test_tools_and_hooks_of_a_plugin_count_without_coding(tmp_path: Path) 
 @pytest.mark.spec("X-06")
 async def test_a_prompt_with_a_key_is_changed_by_a_hook_once(tmp_path: Path) -> None:
     recorder = Recorder()
-    async with stage(tmp_path, {"go now": [[say("Done.")]]}, plugins=[recorder.plugin]) as at:
+    async with open_stage(tmp_path, {"go now": [[say("Done.")]]}, plugins=[recorder.plugin]) as at:
         for _ in range(2):
             await at.runtime.prompt(at.session_id, "go", key="k")
         entries = await at.runtime.messages(at.session_id)
@@ -118,13 +118,15 @@ async def test_a_tool_of_a_plugin_is_under_the_policy_of_the_runtime(tmp_path: P
         return {"tool": [danger]}
 
     script = {"go": [[call("danger")], [say("Done.")]]}
-    async with stage(tmp_path / "asks", script, plugins=[plugin]) as at:
+    async with open_stage(tmp_path / "asks", script, plugins=[plugin]) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         assert asked.request.permission == "danger"
-    async with stage(tmp_path / "denies", script, plugins=[plugin], policy=lambda call, ask: "deny") as at:
+    async with open_stage(
+        tmp_path / "denies", script, plugins=[plugin], policy=lambda call, ask: "deny"
+    ) as at:
         await at.prompt("go")
-    (refused,) = [each for each in at.told() if isinstance(each, ToolTurn)]
+    (refused,) = [each for each in at.request_messages() if isinstance(each, ToolTurn)]
     assert refused.failed
 
 
@@ -134,6 +136,6 @@ async def test_a_plugin_that_cannot_start_does_not_stop_the_runtime(
     async def broken(context: PluginContext) -> PluginHooks:
         raise ValueError("no luck")
 
-    async with stage(tmp_path, {"go": [[say("Done.")]]}, plugins=[broken]) as at:
+    async with open_stage(tmp_path, {"go": [[say("Done.")]]}, plugins=[broken]) as at:
         assert (await at.prompt("go")).text == "Done."
     assert "plugin broken (program) could not start: ValueError: no luck" in caplog.text

@@ -300,7 +300,7 @@ async def test_an_abort_does_not_wait_long_for_a_text_to_be_completed(tmp_path: 
         tmp_path, {"go": [[say("I beg"), pause(3600)]]}, plugin, hook_seconds=3600
     ) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         assert await at.abort()
         *_, answer = await at.messages()
     assert answer.text == "I beg"

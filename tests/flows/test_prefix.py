@@ -22,9 +22,9 @@ from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.openai.request import write_body as openai_body
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, say
 from asyncagents.testing.inside import inside
-from tests.support.model import Reader, for_summary
+from tests.support.model import WindowModel, is_summary_request
 from tests.support.process.coding_worker import FILES, SCRIPT
-from tests.support.tool import Text, later
+from tests.support.tool import TextArguments, build_pending_tool
 from tests.support.wait import PATIENCE
 
 WINDOW = Window(context=20_000, output=4_000)
@@ -81,7 +81,7 @@ acts = st.lists(
 )
 
 
-class Improviser(Reader):
+class Improviser(WindowModel):
     """Says what was drawn, one step after the other; then it has nothing more to say."""
 
     def __init__(self, steps: list[Sequence[ScriptLine]]) -> None:
@@ -92,11 +92,11 @@ class Improviser(Reader):
         return self._steps.pop() if self._steps else [say("Nothing more.")]
 
 
-async def _echo(args: Text, context: ToolContext) -> Completed:
+async def _echo(args: TextArguments, context: ToolContext) -> Completed:
     return Completed("seen " * int(args.text))
 
 
-TOOLS = (Tool("echo", Text, _echo, effect="none"), later("job"))
+TOOLS = (Tool("echo", TextArguments, _echo, effect="none"), build_pending_tool("job"))
 
 
 def _allow(ask: object, context: object) -> Any:
@@ -152,7 +152,7 @@ def test_requests_extend_each_other_whatever_happens(
     before: ChatRequest | None = None
     anew = False
     for request in model.requests:
-        if for_summary(request):
+        if is_summary_request(request):
             anew = True
             continue
         if before is not None and list(request.messages[: len(before.messages)]) != list(before.messages):

@@ -16,11 +16,11 @@ from asyncagents.domain.event import PermissionAsked, PermissionReplied, Session
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, end, fail, pause, say
 from tests.support.project import ASK_EDITS, LONG_PROMPT, create_repository, open_project
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 
 
 def results(at: Stage) -> list[ToolTurn]:
-    return [told for told in at.told() if isinstance(told, ToolTurn)]
+    return [told for told in at.request_messages() if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("A-01", "A-05")
@@ -62,7 +62,7 @@ async def test_an_edit_asks_with_its_diff_and_is_made_when_it_is_approved(tmp_pa
     }
     async with open_project(tmp_path, script, files={"a.txt": "one\n"}, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         assert (asked.request.permission, asked.request.patterns) == ("edit", ("a.txt",))
         assert "+two" in asked.request.metadata["diff"]
         await at.runtime.answer(asked.request.id, "once")
@@ -77,12 +77,12 @@ async def test_always_is_kept_for_the_project_and_answers_what_asks_alike(tmp_pa
     script = {"go": [both, [say("Written.")]], "again": [again, [say("Again.")]]}
     async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
-        first = await at.ears.until(PermissionAsked)
-        await at.ears.until(PermissionAsked)
+        first = await at.listener.until(PermissionAsked)
+        await at.listener.until(PermissionAsked)
         assert len(await at.runtime.asks(at.session_id)) == 2
         await at.runtime.answer(first.request.id, "always")
         await at.runtime.wait(at.session_id)
-        replies = [event.reply for event in at.ears.of(PermissionReplied)]
+        replies = [event.reply for event in at.listener.of(PermissionReplied)]
         approved = await at.runtime.approvals.list(tmp_path / "project")
         other = await at.runtime.create_session(directory=tmp_path / "project")
         await at.runtime.prompt(other.id, "again")
@@ -101,7 +101,7 @@ async def test_what_build_was_allowed_for_good_stays_denied_to_plan(tmp_path: Pa
     }
     async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
         await at.runtime.prompt(at.session_id, "plan", agent="plan")
@@ -113,7 +113,7 @@ async def test_an_approval_may_come_with_other_arguments(tmp_path: Path) -> None
     script = {"go": [[call("write", filePath="a.txt", content="mine")], [say("Ok.")]]}
     async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "once", input={"filePath": "b.txt", "content": "yours"})
         await at.runtime.wait(at.session_id)
         (state,) = await at.states()
@@ -131,7 +131,7 @@ async def test_other_arguments_that_are_denied_stay_denied(tmp_path: Path) -> No
     script = {"go": [[call("write", filePath="a.txt", content="x")], [say("Ok.")]]}
     async with open_project(tmp_path, script, permission=rules) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "once", input={"filePath": "secret", "content": "x"})
         await at.runtime.wait(at.session_id)
     assert not (tmp_path / "project" / "secret").exists()
@@ -171,7 +171,7 @@ async def test_a_no_ends_the_turn_unless_the_config_says_otherwise(
     experimental = {"continue_loop_on_deny": goes_on}
     async with open_project(tmp_path, script, permission=ASK_EDITS, experimental=experimental) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         settled = await at.runtime.answer(asked.request.id, "reject")
         await at.runtime.wait(at.session_id)
     assert isinstance(settled.state, Settled)
@@ -185,7 +185,7 @@ async def test_the_same_call_three_times_in_a_row_asks_over_several_steps(tmp_pa
     step = [call("list")]
     async with open_project(tmp_path, {"go": [step, step, step, [say("Enough.")]]}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "reject")
         await at.runtime.wait(at.session_id)
         states = await at.states()
@@ -213,7 +213,7 @@ async def test_the_last_step_is_reminded_and_its_calls_do_not_run(tmp_path: Path
     assert answer.info.finish == "max-steps"
     assert [type(state) for state in states] == [ToolCompleted, ToolFailed]
     assert not (tmp_path / "project" / "1").exists()
-    reminder = at.told()[-1]
+    reminder = at.request_messages()[-1]
     assert isinstance(reminder, UserTurn)
     assert "last step" in reminder.text
     prompt = entries[0].info.id
@@ -247,7 +247,7 @@ async def test_what_is_left_of_a_plan_is_mentioned_with_the_next_prompt(tmp_path
     async with open_project(tmp_path, script, todo_enforcer=0) as at:
         await at.prompt("one")
         await at.prompt("two")
-    prompt = at.told()[-1]
+    prompt = at.request_messages()[-1]
     assert isinstance(prompt, UserTurn)
     assert "has 1 unfinished" in prompt.text
 
@@ -261,7 +261,7 @@ async def test_an_agent_that_is_gone_is_told_and_loses_nothing(tmp_path: Path) -
         session_id = at.session_id
     assert at.model.requests[0].system.startswith("You are Ada.")
     plain = Config(data_dir=tmp_path / "data")
-    async with stage(tmp_path / "data", script, coding=plain, directory=tmp_path / "project") as later:
+    async with open_stage(tmp_path / "data", script, coding=plain, directory=tmp_path / "project") as later:
         failed = await later.runtime.prompt(session_id, "again")
         fine = await later.runtime.prompt(session_id, "again", agent="build")
     assert isinstance(failed.info, AssistantMessage)
@@ -287,7 +287,7 @@ async def test_an_ask_two_levels_down_is_listed_at_the_root_with_its_lineage(tmp
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "project")
         grandchild = await at.runtime.create_session(parent_id=child.id, directory=tmp_path / "project")
         await at.runtime.send(grandchild.id, "go")
-        await at.ears.until(PermissionAsked)
+        await at.listener.until(PermissionAsked)
         (waiting,) = await at.runtime.asks(at.session_id)
     assert [session.id for session in waiting.lineage] == [at.session_id, child.id, grandchild.id]
     assert waiting.call.session_id == grandchild.id
@@ -326,7 +326,9 @@ async def test_a_long_first_prompt_gets_a_title_from_a_model(tmp_path: Path) -> 
     small = ModelRef(provider_id="scripted", model_id="small")
     async with open_project(tmp_path, script, small_model=small) as at:
         await at.prompt(LONG_PROMPT)
-        updated = await at.ears.until(SessionUpdated, lambda event: event.info.title.startswith("Payment"))
+        updated = await at.listener.until(
+            SessionUpdated, lambda event: event.info.title.startswith("Payment")
+        )
         await at.prompt("And now?")
         session = await at.runtime.session(at.session_id)
     assert updated.info.title == session.title == "Payment worker: no double charges"
@@ -367,7 +369,7 @@ async def test_without_a_title_from_the_model_the_first_line_stays(
 async def test_a_broken_configuration_fails_the_step_and_loses_nothing(tmp_path: Path) -> None:
     root = tmp_path / "project"
     create_repository(root, {"asyncagents.json": "{"})
-    async with stage(tmp_path / "data", {"go": [[say("Hello.")]]}, coding=True, directory=root) as at:
+    async with open_stage(tmp_path / "data", {"go": [[say("Hello.")]]}, coding=True, directory=root) as at:
         failed = await at.prompt("go")
         (root / "asyncagents.json").write_text("{}")
         fine = await at.prompt("go")
@@ -395,11 +397,11 @@ async def test_plan_asks_for_every_command_whatever_was_approved_for_good(tmp_pa
     script = {"go": [command, [say("Ok.")]], "plan": [command, [say("Planned.")]]}
     async with open_project(tmp_path, script, permission={"bash": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
         await at.runtime.send(at.session_id, "plan", agent="plan")
-        again = await at.ears.until(PermissionAsked)
+        again = await at.listener.until(PermissionAsked)
     assert again.request.patterns == ("touch new.txt",)
 
 
@@ -414,18 +416,18 @@ async def test_an_unclear_line_is_allowed_for_good_as_it_stands_and_no_other(tmp
     }
     async with open_project(tmp_path, script) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
         await at.prompt("again")
         approved = await at.runtime.approvals.list(tmp_path / "project")
         log = (tmp_path / "project" / "log").read_text()
         await at.runtime.send(at.session_id, "other")
-        second = await at.ears.until(PermissionAsked)
+        second = await at.listener.until(PermissionAsked)
         await at.runtime.answer(second.request.id, "reject", message="not this")
         await at.runtime.wait(at.session_id)
         await at.runtime.send(at.session_id, "plan", agent="plan")
-        planned = await at.ears.until(PermissionAsked)
+        planned = await at.listener.until(PermissionAsked)
         await at.runtime.abort(at.session_id)
         withdrawn = await at.runtime.approvals.withdraw_all(tmp_path / "project", "bash")
     assert (asked.request.always, asked.request.exact) == ((line,), True)
@@ -442,7 +444,7 @@ async def test_an_exact_approval_lifts_no_denial(tmp_path: Path) -> None:
     script = {word: [[call("bash", command=line)], [say("Ok.")]] for word in ("go", "again")}
     async with open_project(tmp_path, script) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
         (tmp_path / "project" / "out").unlink()

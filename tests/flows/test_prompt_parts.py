@@ -39,7 +39,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
 from tests.support.project import create_repository
-from tests.support.runtime import Stage, open_world, stage
+from tests.support.runtime import Stage, open_sqlite_runtime, open_stage
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 PDF = b"%PDF-1.7\n\xff"
@@ -54,7 +54,7 @@ async def project(tmp_path: Path, script: Script | None = None, **config: Any) -
     (root / "paper.pdf").write_bytes(PDF)
     (root / "program").write_bytes(b"\x7fELF\x02\xff\x00")
     coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(tmp_path / "data", script or {}, coding=coding, directory=root) as at:
+    async with open_stage(tmp_path / "data", script or {}, coding=coding, directory=root) as at:
         yield at
 
 
@@ -65,7 +65,7 @@ async def sent(at: Stage, text: str, **to: Any) -> MessageWithParts:
 
 
 def told(at: Stage) -> UserTurn:
-    (*_, last) = [told for told in at.told() if isinstance(told, UserTurn)]
+    (*_, last) = [told for told in at.request_messages() if isinstance(told, UserTurn)]
     return last
 
 
@@ -343,7 +343,7 @@ async def test_what_is_no_file_to_read_is_not_opened(tmp_path: Path, name: str) 
 
 
 async def test_without_coding_only_content_goes_along(tmp_path: Path) -> None:
-    async with stage(tmp_path, ScriptedModel({})) as at:
+    async with open_stage(tmp_path, ScriptedModel({})) as at:
         await sent(at, "See @a.txt", files=[Attachment("text/plain", "data:,Hi", "a.txt")])
         assert told(at).text == 'See @a.txt\n<file name="a.txt">\nHi\n</file>'
         with pytest.raises(InvalidInput, match="no files can be read here"):
@@ -379,7 +379,7 @@ async def test_a_resource_of_a_server_goes_along_with_what_the_server_says(tmp_p
     place = Reading((), ask_everything)
     source = ResourceSource(client_name="docs", uri="docs://x", text=TextSpan(value="@x", start=0, end=2))
     part = FileInput(mime="text/plain", url="docs://x", filename="x", source=source)
-    async with open_world(
+    async with open_sqlite_runtime(
         tmp_path, Setup(model=model, open_workplaces=lambda launcher: nullcontext(place))
     ) as runtime:
         session = await runtime.create_session(directory=tmp_path)

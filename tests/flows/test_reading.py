@@ -11,8 +11,18 @@ import pytest
 
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
-from tests.support.http.client import serving
-from tests.support.http.project import KEY, PROVIDERS, SKILL, at_home, git, reading, repository, root, write
+from tests.support.http.client import serve_delegation
+from tests.support.http.project import (
+    PROVIDERS,
+    SECRET_KEY,
+    SKILL,
+    commit_repository,
+    make_home,
+    root,
+    run_git,
+    serve_project,
+    write_files,
+)
 from tests.support.tool import ECHO
 
 __all__ = ["root"]
@@ -52,7 +62,7 @@ def nulls(told: Any) -> bool:
 
 
 def recorded_project(root: Path) -> None:
-    write(root, {"b.bin": b"\0\1b", "new.txt": "new\n", ".asyncagents/skills/tidy/SKILL.md": SKILL})
+    write_files(root, {"b.bin": b"\0\1b", "new.txt": "new\n", ".asyncagents/skills/tidy/SKILL.md": SKILL})
     with (root / "src/a.py").open("a") as file:
         file.write("# more\n")
     (root / "asyncagents.json").write_text(
@@ -73,8 +83,8 @@ def recorded_project(root: Path) -> None:
 async def test_every_answer_has_the_keys_and_types_of_the_real_server(tmp_path: Path, root: Path) -> None:
     recorded_project(root)
     recorded = msgspec.json.decode(RECORDED.read_bytes())
-    async with reading(tmp_path, root) as at:
-        answers = {path: await at.seen(path) for path in recorded}
+    async with serve_project(tmp_path, root) as at:
+        answers = {path: await at.json(path) for path in recorded}
 
     assert [what for path, wanted in recorded.items() for what in wrong(wanted, answers[path], path)] == []
     schemas = "/experimental/tool?provider=fake&model=fake"
@@ -91,22 +101,24 @@ async def test_every_answer_has_the_keys_and_types_of_the_real_server(tmp_path: 
 async def test_no_route_that_only_reads_tells_a_key(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_home(tmp_path / "other", monkeypatch, {**PROVIDERS, "enabled_providers": ["fake", "openai"]})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    make_home(tmp_path / "other", monkeypatch, {**PROVIDERS, "enabled_providers": ["fake", "openai"]})
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET_KEY)
     (root / "asyncagents.json").write_text(
         json.dumps(
             {
-                "mcp": {"kit": {"type": "remote", "url": f"http://u:{KEY}@127.0.0.1:9/?token={KEY}"}},
-                "agent": {"spy": {"options": {"apiKey": KEY}, "prompt": "Look."}},
-                "plugin": [["./x.py", {"apiKey": KEY}]],
+                "mcp": {
+                    "kit": {"type": "remote", "url": f"http://u:{SECRET_KEY}@127.0.0.1:9/?token={SECRET_KEY}"}
+                },
+                "agent": {"spy": {"options": {"apiKey": SECRET_KEY}, "prompt": "Look."}},
+                "plugin": [["./x.py", {"apiKey": SECRET_KEY}]],
             }
         )
     )
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "whoever may read its files reads what stands in them")
+    run_git(root, "add", "-A")
+    run_git(root, "commit", "-q", "-m", "whoever may read its files reads what stands in them")
     trust_project(system_environment(), root)
-    async with reading(tmp_path, root) as at:
-        document = await at.seen("/doc")
+    async with serve_project(tmp_path, root) as at:
+        document = await at.json("/doc")
         paths = [
             path
             for path, methods in document["paths"].items()
@@ -116,7 +128,7 @@ async def test_no_route_that_only_reads_tells_a_key(
         providers = json.loads(told["/config/providers"])
 
     assert len(paths) > 30
-    assert [path for path, text in told.items() if KEY in text] == []
+    assert [path for path, text in told.items() if SECRET_KEY in text] == []
     assert {each["id"]: each["source"] for each in providers["providers"]} == {
         "fake": "config",
         "openai": "env",
@@ -132,8 +144,8 @@ async def test_agents_come_with_the_default_first_and_the_rules_that_count(
     (root / "asyncagents.json").write_text(
         json.dumps({"default_agent": "plan", "permission": {"bash": {"rm *": "deny"}}})
     )
-    async with reading(tmp_path, root) as at:
-        agents = await at.seen("/agent")
+    async with serve_project(tmp_path, root) as at:
+        agents = await at.json("/agent")
 
     names = [each["name"] for each in agents]
     assert names == ["plan", *sorted(names[1:])]
@@ -146,19 +158,19 @@ async def test_agents_come_with_the_default_first_and_the_rules_that_count(
 @pytest.mark.spec("X-01")
 async def test_one_server_reads_each_directory_by_itself(tmp_path: Path, root: Path) -> None:
     other = tmp_path / "other dir"
-    repository(other, {"asyncagents.json": '{"default_agent": "plan"}'})
-    git(other, "switch", "-q", "-c", "side")
+    commit_repository(other, {"asyncagents.json": '{"default_agent": "plan"}'})
+    run_git(other, "switch", "-q", "-c", "side")
     encoded = str(other).replace(" ", "%20")
-    async with reading(tmp_path, root) as at:
-        by_query = await at.seen(f"/agent?directory={encoded}")
-        by_header = (await at.get("/agent", x_opencode_directory=encoded)).body
-        own = await at.seen("/agent")
-        paths = [(await at.seen(f"/path{query}")) for query in ("", f"?directory={encoded}")]
-        branches = [(await at.seen(f"/vcs{query}")) for query in ("", f"?directory={encoded}")]
-        projects = [await at.seen(f"/project/current{query}") for query in ("", f"?directory={encoded}")]
+    async with serve_project(tmp_path, root) as at:
+        by_query = await at.json(f"/agent?directory={encoded}")
+        by_header = (await at.get("/agent", x_opencode_directory=encoded)).json
+        own = await at.json("/agent")
+        paths = [(await at.json(f"/path{query}")) for query in ("", f"?directory={encoded}")]
+        branches = [(await at.json(f"/vcs{query}")) for query in ("", f"?directory={encoded}")]
+        projects = [await at.json(f"/project/current{query}") for query in ("", f"?directory={encoded}")]
         session = await at.runtime.create_session(directory=other)
-        listed = await at.seen("/project")
-        lies = await at.seen(f"/project/{projects[1]['id']}/directories")
+        listed = await at.json("/project")
+        lies = await at.json(f"/project/{projects[1]['id']}/directories")
         nowhere = await at.get("/project/nope/directories")
 
     assert [by_query[0]["name"], by_header[0]["name"], own[0]["name"]] == ["plan", "plan", "build"]
@@ -176,31 +188,31 @@ async def test_one_server_reads_each_directory_by_itself(tmp_path: Path, root: P
 
 
 async def test_a_file_that_cannot_be_used_is_named_to_whoever_asks(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         other = tmp_path / "broken"
-        repository(other, {"asyncagents.json": '{"model": 3}'})
+        commit_repository(other, {"asyncagents.json": '{"model": 3}'})
         told = [
             await at.get(f"{path}?directory={other}") for path in ("/agent", "/config", "/command", "/mcp")
         ]
 
     assert [each.status for each in told] == [400] * 4
-    assert all(str(other / "asyncagents.json") in each.body["data"]["message"] for each in told), told
+    assert all(str(other / "asyncagents.json") in each.json["data"]["message"] for each in told), told
 
 
 async def test_keys_and_logins_are_refused_with_what_to_do(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         told = [
-            await at.ask("PUT", "/auth/fake", {"type": "api", "key": KEY}),
-            await at.ask("DELETE", "/auth/fake"),
-            await at.ask("POST", "/provider/fake/oauth/authorize", {"method": 0}),
-            await at.ask("POST", "/provider/fake/oauth/callback", {"method": 0, "code": KEY}),
+            await at.request("PUT", "/auth/fake", {"type": "api", "key": SECRET_KEY}),
+            await at.request("DELETE", "/auth/fake"),
+            await at.request("POST", "/provider/fake/oauth/authorize", {"method": 0}),
+            await at.request("POST", "/provider/fake/oauth/callback", {"method": 0, "code": SECRET_KEY}),
         ]
-        upgrade = await at.ask("POST", "/global/upgrade", {"target": "2"})
+        upgrade = await at.request("POST", "/global/upgrade", {"target": "2"})
 
     assert [each.status for each in told] == [400] * 4
-    assert all("restart it" in each.body["data"]["message"] for each in told)
-    assert not any(KEY in each.text for each in told)
-    assert (upgrade.status, upgrade.body["success"]) == (400, False)
+    assert all("restart it" in each.json["data"]["message"] for each in told)
+    assert not any(SECRET_KEY in each.text for each in told)
+    assert (upgrade.status, upgrade.json["success"]) == (400, False)
 
 
 async def test_a_client_writes_one_line_into_the_log(
@@ -213,13 +225,13 @@ async def test_a_client_writes_one_line_into_the_log(
         "extra": {"a": "\n"},
         "more": 1,
     }
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         with caplog.at_level(logging.WARNING):
-            told = await at.ask("POST", "/log", body)
-            odd = await at.ask("POST", "/log", {**body, "level": "shout"})
+            told = await at.request("POST", "/log", body)
+            odd = await at.request("POST", "/log", {**body, "level": "shout"})
     lines = [record.getMessage() for record in caplog.records if "action=client_log" in record.getMessage()]
 
-    assert (told.status, told.body, odd.status) == (200, True, 400)
+    assert (told.status, told.json, odd.status) == (200, True, 400)
     assert len(lines) == 1
     assert lines[0].isprintable()
 
@@ -228,30 +240,33 @@ async def test_a_client_writes_one_line_into_the_log(
 async def test_projects_are_named_and_begun_with_git(tmp_path: Path, root: Path) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
-    async with reading(tmp_path, root) as at:
-        where = f"/project/{(await at.seen('/project/current'))['id']}"
-        named = await at.ask("PATCH", where, {"name": "Mine", "icon": {"color": "red"}, "other": 1})
-        more = await at.ask("PATCH", where, {"commands": {"start": "make"}})
-        long = await at.ask("PATCH", where, {"name": "x" * 300})
-        gone = await at.ask("PATCH", "/project/nope", {"name": "Mine"})
-        begun = await at.ask("POST", f"/project/git/init?directory={plain}")
-        again = await at.ask("POST", f"/project/git/init?directory={plain}")
-        nowhere = await at.ask("POST", f"/project/git/init?directory={tmp_path}/none")
-    async with reading(tmp_path, root) as at:
-        later = await at.seen("/project/current")
+    async with serve_project(tmp_path, root) as at:
+        where = f"/project/{(await at.json('/project/current'))['id']}"
+        named = await at.request("PATCH", where, {"name": "Mine", "icon": {"color": "red"}, "other": 1})
+        more = await at.request("PATCH", where, {"commands": {"start": "make"}})
+        long = await at.request("PATCH", where, {"name": "x" * 300})
+        gone = await at.request("PATCH", "/project/nope", {"name": "Mine"})
+        begun = await at.request("POST", f"/project/git/init?directory={plain}")
+        again = await at.request("POST", f"/project/git/init?directory={plain}")
+        nowhere = await at.request("POST", f"/project/git/init?directory={tmp_path}/none")
+    async with serve_project(tmp_path, root) as at:
+        later = await at.json("/project/current")
 
-    assert (named.body["name"], named.body["icon"]) == ("Mine", {"color": "red"})
-    assert (more.body["name"], more.body["commands"]) == ("Mine", {"start": "make"})
+    assert (named.json["name"], named.json["icon"]) == ("Mine", {"color": "red"})
+    assert (more.json["name"], more.json["commands"]) == ("Mine", {"start": "make"})
     assert later["name"] == "Mine"
     assert [each.status for each in (long, gone, begun, again, nowhere)] == [400, 404, 200, 200, 400]
-    assert begun.body == again.body
-    assert begun.body["vcs"] == "git"
+    assert begun.json == again.json
+    assert begun.json["vcs"] == "git"
 
 
 @pytest.mark.spec("X-01")
 async def test_a_runtime_of_a_programs_own_model_tells_what_it_has(tmp_path: Path) -> None:
-    async with serving(tmp_path, {}, ECHO) as at:
-        ask = {path: (await at.caller.ask("GET", path, headers=at.caller.token)).json for path in BARE}
+    async with serve_delegation(tmp_path, {}, ECHO) as at:
+        ask = {
+            path: (await at.caller.request("GET", path, headers=at.caller.authorization)).json
+            for path in BARE
+        }
 
     assert [each["name"] for each in ask["/agent"]] == ["build"]
     assert ask["/config/providers"]["default"] == {"scripted": "scripted"}
@@ -265,18 +280,18 @@ BARE = ("/agent", "/config/providers", "/provider", "/config", "/experimental/to
 
 
 async def test_many_readers_at_once_are_all_answered(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         paths = ["/agent", "/config", "/config/providers", "/path", "/vcs/status", "/find/file?query=a"] * 5
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(at.seen(path)) for path in paths]
+            asked = [group.create_task(at.json(path)) for path in paths]
 
     assert len({json.dumps(each.result()) for each in asked}) == 6
 
 
 async def test_tools_are_asked_for_with_a_model(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         refused = await at.get("/experimental/tool?provider=fake")
-        tools = await at.seen("/experimental/tool?provider=fake&model=fake")
+        tools = await at.json("/experimental/tool?provider=fake&model=fake")
 
     assert refused.status == 400
     assert all(tool["parameters"]["type"] == "object" for tool in tools)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.http.project import git, reading, root, write
+from tests.support.http.project import root, run_git, serve_project, write_files
 
 __all__ = ["root"]
 ROUTES = (
@@ -24,7 +24,7 @@ async def test_a_directory_that_cannot_be_looked_at_is_no_mistake_of_the_server(
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "dead").symlink_to("nowhere")
     (tmp_path / "file").touch()
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         told = {
             path: await at.get(f"{path}{'&' if '?' in path else '?'}directory={tmp_path / name}")
             for path in ROUTES
@@ -44,12 +44,12 @@ def entry(name: bytes, blob: bytes) -> bytes:
 async def test_an_index_that_names_files_elsewhere_has_none_of_them_read(
     tmp_path: Path, root: Path, name: str
 ) -> None:
-    write(tmp_path, {"secret.txt": "precious\n"})
-    git(root, "config", "secret.of", "precious")
-    blob = bytes.fromhex(git(root, "hash-object", "-w", "/dev/null").strip())
+    write_files(tmp_path, {"secret.txt": "precious\n"})
+    run_git(root, "config", "secret.of", "precious")
+    blob = bytes.fromhex(run_git(root, "hash-object", "-w", "/dev/null").strip())
     index = b"DIRC" + struct.pack(">2I", 2, 1) + entry(name.format(tmp_path).encode(), blob)
     (root / ".git/index").write_bytes(index + sha1(index, usedforsecurity=False).digest())
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         told = [await at.get(f"/vcs/{what}") for what in ("status", "diff?mode=git", "diff/raw")]
     assert not any("precious" in each.text for each in told)
     assert [each.status for each in told] == [400] * 3
@@ -57,6 +57,6 @@ async def test_an_index_that_names_files_elsewhere_has_none_of_them_read(
 
 @pytest.mark.spec("X-01")
 async def test_a_directory_lies_so_deep_at_most(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         told = [(await at.get(f"/path?directory=/{'a/' * deep}")).status for deep in (100, 300)]
     assert told == [200, 400]

@@ -11,36 +11,36 @@ import pytest
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
-from tests.support.http.project import KEY, Asker, Told, reading, root, write
-from tests.support.http.server import calling
+from tests.support.http.project import SECRET_KEY, ProjectClient, Response, root, serve_project, write_files
+from tests.support.http.server import serve_stage
 
 __all__ = ["root"]
 
 
-async def patch(at: Asker, change: Any, where: str = "/config") -> Told:
-    return await at.ask("PATCH", where, change)
+async def patch(at: ProjectClient, change: Any, where: str = "/config") -> Response:
+    return await at.request("PATCH", where, change)
 
 
 @pytest.mark.spec("X-01")
 async def test_a_change_is_written_and_counts_at_once(tmp_path: Path, root: Path) -> None:
     trust_project(system_environment(), root)
     file = root / "asyncagents.json"
-    write(root, {"asyncagents.json": '{"permission": {"bash": "ask"}, "instructions": ["a.md"]}'})
+    write_files(root, {"asyncagents.json": '{"permission": {"bash": "ask"}, "instructions": ["a.md"]}'})
     file.chmod(0o640)
-    async with reading(tmp_path, root) as at:
-        before = await at.seen("/command")
+    async with serve_project(tmp_path, root) as at:
+        before = await at.json("/command")
         change = {
             "$schema": "x",
             "command": {"shout": {"template": "Shout!"}},
             "permission": {"edit": "deny"},
         }
         told = await patch(at, change)
-        after = await at.seen("/command")
-        config = await at.seen("/config")
+        after = await at.json("/command")
+        config = await at.json("/config")
         everywhere = await patch(at, {"default_agent": "plan"}, "/global/config")
-        agents = await at.seen("/agent")
+        agents = await at.json("/agent")
 
-    assert (told.status, told.body) == (200, {**config, "model": "fake/fake"})
+    assert (told.status, told.json) == (200, {**config, "model": "fake/fake"})
     assert config["permission"] == {"bash": "ask", "edit": "deny"}
     assert [each["name"] for each in after] == [*(each["name"] for each in before), "shout"]
     assert json.loads(file.read_text()) == {
@@ -49,8 +49,8 @@ async def test_a_change_is_written_and_counts_at_once(tmp_path: Path, root: Path
         "command": {"shout": {"template": "Shout!"}},
     }
     assert file.stat().st_mode & 0o777 == 0o640
-    assert everywhere.body["default_agent"] == "plan"
-    assert KEY not in everywhere.text
+    assert everywhere.json["default_agent"] == "plan"
+    assert SECRET_KEY not in everywhere.text
     assert agents[0]["name"] == "plan"
     assert [name for name in os.listdir(root) if name.startswith(".asyncagents.json-")] == []
 
@@ -75,14 +75,14 @@ async def test_what_would_have_no_effect_or_break_the_files_is_refused_and_chang
 ) -> None:
     trust_project(system_environment(), root)
     text = '{"permission":{"bash":"ask"}}'
-    write(root, {"asyncagents.json": text})
-    async with reading(tmp_path, root) as at:
+    write_files(root, {"asyncagents.json": text})
+    async with serve_project(tmp_path, root) as at:
         told = {why: await patch(at, change) for why, change in REFUSED.items()}
         lists = [await patch(at, change) for change in LISTS]
-        config = await at.seen("/config")
+        config = await at.json("/config")
 
     assert {why: each.status for why, each in told.items()} == dict.fromkeys(REFUSED, 400)
-    words = {why: each.body["data"]["message"] for why, each in told.items()}
+    words = {why: each.json["data"]["message"] for why, each in told.items()}
     assert [why for why in REFUSED if why.split(" a ")[0] not in words[why]] == []
     assert [each.status for each in lists] == [400, 400]
     assert (root / "asyncagents.json").read_text() == text
@@ -90,7 +90,7 @@ async def test_what_would_have_no_effect_or_break_the_files_is_refused_and_chang
 
 
 async def test_a_new_file_that_turns_out_wrong_is_taken_away_again(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         wrong = await patch(at, {"default_agent": "nobody"})
         left = (root / "asyncagents.json").exists()
         empty = await patch(at, {})
@@ -104,37 +104,37 @@ async def test_a_new_file_that_turns_out_wrong_is_taken_away_again(tmp_path: Pat
 
 
 async def test_a_project_that_is_not_trusted_takes_only_what_would_count(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         tighter = await patch(at, {"permission": {"bash": "deny"}})
         looser = await patch(at, {"permission": {"external_directory": "allow"}})
         server = await patch(at, {"mcp": {"x": {"type": "local", "command": ["touch", "/tmp/x"]}}})
 
     assert [each.status for each in (tighter, looser, server)] == [200, 400, 400]
-    assert "asyncagents trust" in server.body["data"]["message"]
+    assert "asyncagents trust" in server.json["data"]["message"]
 
 
 async def test_comments_and_links_are_left_to_people(tmp_path: Path, root: Path) -> None:
-    write(root, {"asyncagents.jsonc": '{\n  // mine\n  "default_agent": "plan",\n}\n'})
+    write_files(root, {"asyncagents.jsonc": '{\n  // mine\n  "default_agent": "plan",\n}\n'})
     other = tmp_path / "other"
-    write(other, {"real.json": "{}"})
+    write_files(other, {"real.json": "{}"})
     (other / "asyncagents.json").symlink_to("real.json")
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         comments = await patch(at, {"permission": {"bash": "deny"}})
         link = await patch(at, {"permission": {"bash": "deny"}}, f"/config?directory={other}")
 
-    assert (comments.status, "comments" in comments.body["data"]["message"]) == (400, True)
-    assert (link.status, "is a link" in link.body["data"]["message"]) == (400, True)
+    assert (comments.status, "comments" in comments.json["data"]["message"]) == (400, True)
+    assert (link.status, "is a link" in link.json["data"]["message"]) == (400, True)
     assert (root / "asyncagents.jsonc").read_text().startswith("{\n  // mine")
     assert (other / "real.json").read_text() == "{}"
 
 
 async def test_changes_at_once_are_all_kept(tmp_path: Path, root: Path) -> None:
     names = [f"tool{number}" for number in range(12)]
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         async with asyncio.TaskGroup() as group:
             for name in names:
                 group.create_task(patch(at, {"permission": {name: "deny"}}))
-        rules = (await at.seen("/config"))["permission"]
+        rules = (await at.json("/config"))["permission"]
 
     assert set(names) <= set(rules)
 
@@ -147,14 +147,14 @@ async def test_where_no_file_counts_none_is_written(
     told = []
     ways: tuple[dict[str, Any], ...] = ({}, {"coding": Config(data_dir=tmp_path / "data")})
     for more in ways:
-        async with calling(tmp_path / "data", {}, **more) as at:
+        async with serve_stage(tmp_path / "data", {}, **more) as at:
             told += [
-                await at.ask("PATCH", path, {"default_agent": "plan"})
+                await at.request("PATCH", path, {"default_agent": "plan"})
                 for path in ("/config", "/global/config")
             ]
             told.append(await at.get("/config"))
 
     assert [each.status for each in told] == [400, 400, 200] * 2
-    assert told[-1].body["model"] == "scripted/scripted"
+    assert told[-1].json["model"] == "scripted/scripted"
     assert home.read_text() == before
     assert not (tmp_path / "data" / "asyncagents.json").exists()

@@ -11,26 +11,26 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.http.project import Asker, Told, reading, root, write
+from tests.support.http.project import ProjectClient, Response, root, serve_project, write_files
 
 __all__ = ["root"]
 
 SECRET = "the word that must stay outside"
 
 
-async def content(at: Asker, path: str) -> Told:
+async def content(at: ProjectClient, path: str) -> Response:
     return await at.get(f"/file/content?path={quote(path)}")
 
 
 @pytest.mark.spec("X-01")
 async def test_a_folder_is_listed_as_opencode_lists_it(tmp_path: Path, root: Path) -> None:
-    write(root, {"x.log": "l", "src/deep/b.py": "b", "Über.txt": "u", "build/keep/x": "1"})
+    write_files(root, {"x.log": "l", "src/deep/b.py": "b", "Über.txt": "u", "build/keep/x": "1"})
     (root / "link").symlink_to("src/a.py")
-    async with reading(tmp_path, root) as at:
-        top = await at.seen("/file?path=.")
-        same = await at.seen("/file?path=")
-        below = await at.seen("/file?path=src/")
-        nested = await at.seen(f"/file?path=deep&directory={root}/src")
+    async with serve_project(tmp_path, root) as at:
+        top = await at.json("/file?path=.")
+        same = await at.json("/file?path=")
+        below = await at.json("/file?path=src/")
+        nested = await at.json(f"/file?path=deep&directory={root}/src")
         missing = [(await at.get(f"/file?path={path}")).status for path in ("nope", "src/a.py")]
 
     assert top == same
@@ -56,15 +56,15 @@ async def test_a_folder_is_listed_as_opencode_lists_it(tmp_path: Path, root: Pat
 @pytest.mark.spec("X-01")
 async def test_a_file_is_told_as_text_or_as_base64(tmp_path: Path, root: Path) -> None:
     raw = bytes(range(256)) * 4
-    write(
+    write_files(
         root, {"empty": "", "b.png": b"\x89PNG\r\n\x1a\n" + raw, "odd.txt": b"caf\xe9\n", "s.txt": " a \n\n"}
     )
-    async with reading(tmp_path, root) as at:
-        text = await at.seen("/file/content?path=src/a.py")
-        spaces = await at.seen("/file/content?path=s.txt")
-        empty = await at.seen("/file/content?path=empty")
-        picture = await at.seen("/file/content?path=b.png")
-        latin = await at.seen("/file/content?path=odd.txt")
+    async with serve_project(tmp_path, root) as at:
+        text = await at.json("/file/content?path=src/a.py")
+        spaces = await at.json("/file/content?path=s.txt")
+        empty = await at.json("/file/content?path=empty")
+        picture = await at.json("/file/content?path=b.png")
+        latin = await at.json("/file/content?path=odd.txt")
         none = [await at.get(f"/file/content{query}") for query in ("", "?path=", "?path=nope", "?path=src")]
 
     assert text == {"type": "text", "content": 'def hello():\n    return "hello world"\n'}
@@ -79,7 +79,7 @@ async def test_a_file_is_told_as_text_or_as_base64(tmp_path: Path, root: Path) -
 def outside(tmp_path: Path, root: Path) -> Path:
     """A folder beside the project with a secret, and links to it from inside."""
     beyond = tmp_path / "beyond"
-    write(beyond, {"secret.txt": SECRET, "project": SECRET})
+    write_files(beyond, {"secret.txt": SECRET, "project": SECRET})
     (root / "file-link").symlink_to(beyond / "secret.txt")
     (root / "folder-link").symlink_to(beyond)
     (root / "up-link").symlink_to("..")
@@ -118,15 +118,15 @@ PATHS = (
 @pytest.mark.spec("X-01")
 async def test_no_path_and_no_link_leads_out_of_a_directory(tmp_path: Path, root: Path) -> None:
     beyond = outside(tmp_path, root)
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         told = [await content(at, path) for path in (*PATHS, str(beyond / "secret.txt"))]
         listed = [await at.get(f"/file?path={quote(path)}") for path in (*PATHS, str(beyond), "..", "/")]
         raw = [
             await at.get(f"/file/content?path={path}") for path in ("%00", "a%00b", "%ff", "%2e%2e%2f%2e%2e")
         ]
         twice = await at.get("/file/content?path=src/a.py&path=/etc/passwd")
-        found = await at.seen("/find/file?query=secret")
-        lines = await at.seen(f"/find?pattern={quote(SECRET)}")
+        found = await at.json("/find/file?query=secret")
+        lines = await at.json(f"/find?pattern={quote(SECRET)}")
 
     assert {each.status for each in (*told, *listed, *raw, twice)} <= {400, 404}
     assert not any(SECRET in each.text or "root:" in each.text for each in (*told, *listed, *raw))
@@ -135,18 +135,18 @@ async def test_no_path_and_no_link_leads_out_of_a_directory(tmp_path: Path, root
 
 
 async def test_a_directory_below_a_project_does_not_reach_above_itself(tmp_path: Path, root: Path) -> None:
-    write(root, {"top.txt": SECRET, "src/in.txt": "in"})
+    write_files(root, {"top.txt": SECRET, "src/in.txt": "in"})
     (root / "src/up").symlink_to("../top.txt")
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         where = f"directory={root}/src"
-        own = await at.seen(f"/file/content?path=in.txt&{where}")
+        own = await at.json(f"/file/content?path=in.txt&{where}")
         told = [
             await at.get(f"/file/content?path={path}&{where}")
             for path in ("../top.txt", "up", quote(str(root / "top.txt")))
         ]
-        absolute = await at.seen(f"/file/content?path={quote(str(root / 'src/in.txt'))}&{where}")
-        names = await at.seen(f"/find/file?query=&dirs=false&{where}")
-        lines = await at.seen(f"/find?pattern=in&{where}")
+        absolute = await at.json(f"/file/content?path={quote(str(root / 'src/in.txt'))}&{where}")
+        names = await at.json(f"/find/file?query=&dirs=false&{where}")
+        lines = await at.json(f"/find?pattern=in&{where}")
 
     assert own["content"] == absolute["content"] == "in"
     assert [each.status for each in told] == [404] * 3
@@ -159,10 +159,10 @@ async def test_what_is_no_file_is_not_opened(tmp_path: Path, root: Path) -> None
     (root / "zero").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(root / "socket"))
-        async with reading(tmp_path, root) as at:
+        async with serve_project(tmp_path, root) as at:
             told = [await content(at, path) for path in ("pipe", "zero", "socket")]
-            listed = {each["name"] for each in await at.seen("/file?path=.")}
-            lines = await at.seen("/find?pattern=hello")
+            listed = {each["name"] for each in await at.json("/file?path=.")}
+            lines = await at.json("/find?pattern=hello")
 
     assert [each.status for each in told] == [400, 404, 400]
     assert listed.isdisjoint({"pipe", "zero", "socket"})
@@ -173,30 +173,30 @@ async def test_a_file_that_is_too_large_is_refused_in_a_sentence(tmp_path: Path,
     for name, size in (("large", 11 * 1024**2), ("huge", 10 * 1024**3)):
         with (root / name).open("wb") as file:
             file.truncate(size)
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         told = [await content(at, path) for path in ("large", "huge")]
 
     assert [each.status for each in told] == [400, 400]
-    assert all("larger than" in each.body["data"]["message"] for each in told)
+    assert all("larger than" in each.json["data"]["message"] for each in told)
 
 
 @pytest.mark.spec("X-01")
 async def test_what_a_rule_denies_is_not_read_and_what_it_asks_about_is(tmp_path: Path, root: Path) -> None:
     rules: Any = {"permission": {"read": {"keys/*": "deny", "src/*.pem": "deny"}}}
-    write(
+    write_files(
         root,
         {".env": "TOKEN=1", "keys/id": SECRET, "src/x.pem": SECRET, "asyncagents.json": json.dumps(rules)},
     )
     (root / "way-round").symlink_to("keys/id")
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         env = await content(at, ".env")
         denied = [await content(at, path) for path in ("keys/id", "way-round", "src/../keys/id", "keys//id")]
         below = await at.get(f"/file/content?path=x.pem&directory={root}/src")
-        lines = await at.seen(f"/find?pattern={quote('TOKEN|' + SECRET)}")
-        diffs = await at.seen("/vcs/diff?mode=git")
+        lines = await at.json(f"/find?pattern={quote('TOKEN|' + SECRET)}")
+        diffs = await at.json("/vcs/diff?mode=git")
         raw = await at.get("/vcs/diff/raw")
 
-    assert env.body["content"] == "TOKEN=1"
+    assert env.json["content"] == "TOKEN=1"
     assert [each.status for each in (*denied, below)] == [400] * 5
     assert lines == []
     assert not any(SECRET in each.get("patch", "") for each in diffs)
@@ -206,9 +206,9 @@ async def test_what_a_rule_denies_is_not_read_and_what_it_asks_about_is(tmp_path
 
 @pytest.mark.spec("X-01")
 async def test_lines_are_found_with_their_places_in_bytes(tmp_path: Path, root: Path) -> None:
-    write(root, {"e.txt": "eins\nä öö zwei öö\r\n", "x.log": "öö"})
-    async with reading(tmp_path, root) as at:
-        found = await at.seen(f"/find?pattern={quote('ö+')}")
+    write_files(root, {"e.txt": "eins\nä öö zwei öö\r\n", "x.log": "öö"})
+    async with serve_project(tmp_path, root) as at:
+        found = await at.json(f"/find?pattern={quote('ö+')}")
         bad = [
             await at.get(f"/find{query}")
             for query in ("", "?pattern=", "?pattern=(", f"?pattern={'x' * 5000}")
@@ -231,13 +231,15 @@ async def test_lines_are_found_with_their_places_in_bytes(tmp_path: Path, root: 
 
 @pytest.mark.spec("X-01")
 async def test_files_and_folders_are_found_by_some_of_their_letters(tmp_path: Path, root: Path) -> None:
-    write(root, {"src/server/file.py": "", "src/server/profile.py": "", "docs/file.md": "", "x.log": ""})
-    async with reading(tmp_path, root) as at:
-        best = await at.seen("/find/file?query=file")
-        folders = await at.seen("/find/file?query=serv&type=directory")
-        files = await at.seen("/find/file?query=srvfile&dirs=false")
-        few = await at.seen("/find/file?query=&limit=2")
-        none = await at.seen("/find/file?query=log")
+    write_files(
+        root, {"src/server/file.py": "", "src/server/profile.py": "", "docs/file.md": "", "x.log": ""}
+    )
+    async with serve_project(tmp_path, root) as at:
+        best = await at.json("/find/file?query=file")
+        folders = await at.json("/find/file?query=serv&type=directory")
+        files = await at.json("/find/file?query=srvfile&dirs=false")
+        few = await at.json("/find/file?query=&limit=2")
+        none = await at.json("/find/file?query=log")
         bad = [
             await at.get(f"/find/file?query=a&{query}")
             for query in ("limit=0", "limit=201", "limit=x", "type=both", "dirs=perhaps")
@@ -253,10 +255,10 @@ async def test_files_and_folders_are_found_by_some_of_their_letters(tmp_path: Pa
 
 async def test_a_name_that_is_no_text_does_not_break_a_listing(tmp_path: Path, root: Path) -> None:
     os.close(os.open(os.fsencode(root) + b"/bad-\xff-name", os.O_CREAT | os.O_WRONLY, 0o600))
-    async with reading(tmp_path, root) as at:
-        listed = [each["name"] for each in await at.seen("/file?path=.")]
-        found = await at.seen("/find/file?query=bad")
-        status = await at.seen("/vcs/status")
+    async with serve_project(tmp_path, root) as at:
+        listed = [each["name"] for each in await at.json("/file?path=.")]
+        found = await at.json("/find/file?query=bad")
+        status = await at.json("/vcs/status")
 
     assert "bad-?-name" in listed
     assert found == ["bad-?-name"]
@@ -269,12 +271,12 @@ def track(root: Path, name: str) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_a_file_that_git_tracks_is_found_though_a_rule_ignores_it(tmp_path: Path, root: Path) -> None:
-    write(root, {"kept.log": "needle\n", "other.log": "needle\n"})
+    write_files(root, {"kept.log": "needle\n", "other.log": "needle\n"})
     track(root, "kept.log")
-    async with reading(tmp_path, root) as at:
-        lines = await at.seen("/find?pattern=needle")
-        names = await at.seen("/find/file?query=log")
-        listed = await at.seen("/file?path=.")
+    async with serve_project(tmp_path, root) as at:
+        lines = await at.json("/find?pattern=needle")
+        names = await at.json("/find/file?query=log")
+        listed = await at.json("/file?path=.")
 
     assert [each["path"]["text"] for each in lines] == ["kept.log"]
     assert names == ["kept.log"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http.project import git, reading, root, write
+from tests.support.http.project import root, run_git, serve_project, write_files
 
 __all__ = ["root"]
 
@@ -18,26 +18,26 @@ def changed(told: list[dict[str, Any]]) -> list[tuple[str, str, int, int]]:
 
 @pytest.mark.spec("X-01")
 async def test_changes_are_told_with_their_patches(tmp_path: Path, root: Path) -> None:
-    write(root, {"gone.txt": "g\n", "was a file": "f\n", 'odd "name"\n.txt': "1\n", "run.sh": "x\n"})
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "more")
+    write_files(root, {"gone.txt": "g\n", "was a file": "f\n", 'odd "name"\n.txt': "1\n", "run.sh": "x\n"})
+    run_git(root, "add", "-A")
+    run_git(root, "commit", "-qm", "more")
     (root / "gone.txt").unlink()
     (root / "was a file").unlink()
     (root / "was a file").symlink_to("/etc/passwd")
     (root / "run.sh").chmod(0o755)
-    write(
+    write_files(
         root, {'odd "name"\n.txt': "1\n2\n", "new/ü.txt": "no end", "b.bin": b"\0\1", "x.log": "l", "e": ""}
     )
     (root / "new-link").symlink_to("/etc/passwd")
-    git(root, "add", "b.bin")
+    run_git(root, "add", "b.bin")
     index = (root / ".git/index").stat().st_mtime_ns
-    async with reading(tmp_path, root) as at:
-        status = await at.seen("/vcs/status")
-        diff = await at.seen("/vcs/diff?mode=git&context=1")
-        whole = await at.seen("/vcs/diff?mode=git")
-        older = await at.seen("/file/status")
+    async with serve_project(tmp_path, root) as at:
+        status = await at.json("/vcs/status")
+        diff = await at.json("/vcs/diff?mode=git&context=1")
+        whole = await at.json("/vcs/diff?mode=git")
+        older = await at.json("/file/status")
         raw = await at.get("/vcs/diff/raw")
-        below = await at.seen(f"/vcs/status?directory={root}/new")
+        below = await at.json(f"/vcs/status?directory={root}/new")
         refused = [
             (await at.get(f"/vcs/diff{query}")).status for query in ("", "?mode=all", "?mode=git&context=x")
         ]
@@ -68,21 +68,21 @@ async def test_changes_are_told_with_their_patches(tmp_path: Path, root: Path) -
 
 @pytest.mark.spec("X-01")
 async def test_a_branch_is_compared_with_where_it_began(tmp_path: Path, root: Path) -> None:
-    git(root, "switch", "-qc", "side")
-    write(root, {"side.txt": "s\n"})
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "side")
-    git(root, "switch", "-q", "main")
-    write(root, {"main.txt": "m\n"})
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "main")
-    git(root, "pack-refs", "--all")
-    async with reading(tmp_path, root) as at:
-        on_main = await at.seen("/vcs/diff?mode=branch")
-        git(root, "switch", "-q", "side")
-        on_side = await at.seen("/vcs/diff?mode=branch")
-        git(root, "checkout", "-q", "--detach")
-        detached = await at.seen("/vcs")
+    run_git(root, "switch", "-qc", "side")
+    write_files(root, {"side.txt": "s\n"})
+    run_git(root, "add", "-A")
+    run_git(root, "commit", "-qm", "side")
+    run_git(root, "switch", "-q", "main")
+    write_files(root, {"main.txt": "m\n"})
+    run_git(root, "add", "-A")
+    run_git(root, "commit", "-qm", "main")
+    run_git(root, "pack-refs", "--all")
+    async with serve_project(tmp_path, root) as at:
+        on_main = await at.json("/vcs/diff?mode=branch")
+        run_git(root, "switch", "-q", "side")
+        on_side = await at.json("/vcs/diff?mode=branch")
+        run_git(root, "checkout", "-q", "--detach")
+        detached = await at.json("/vcs")
 
     assert on_main == []
     assert changed(on_side) == [("side.txt", "added", 1, 0)]
@@ -93,15 +93,15 @@ async def test_a_repository_without_a_commit_and_a_folder_without_git_are_told(
     tmp_path: Path, root: Path
 ) -> None:
     new, plain, tree = tmp_path / "new", tmp_path / "plain", tmp_path / "tree"
-    git(tmp_path, "init", "-qb", "trunk", str(new))
-    write(new, {"a": "1\n", "b": "2\n"})
-    git(new, "add", "a")
-    write(plain, {"a": "1\n"})
-    git(root, "worktree", "add", "-q", "-b", "tree", str(tree))
-    write(tree, {"t": "t\n"})
-    async with reading(tmp_path, root) as at:
-        branches = [await at.seen(f"/vcs?directory={each}") for each in (new, plain, tree)]
-        status = [changed(await at.seen(f"/vcs/status?directory={each}")) for each in (new, plain, tree)]
+    run_git(tmp_path, "init", "-qb", "trunk", str(new))
+    write_files(new, {"a": "1\n", "b": "2\n"})
+    run_git(new, "add", "a")
+    write_files(plain, {"a": "1\n"})
+    run_git(root, "worktree", "add", "-q", "-b", "tree", str(tree))
+    write_files(tree, {"t": "t\n"})
+    async with serve_project(tmp_path, root) as at:
+        branches = [await at.json(f"/vcs?directory={each}") for each in (new, plain, tree)]
+        status = [changed(await at.json(f"/vcs/status?directory={each}")) for each in (new, plain, tree)]
         raw = [(await at.get(f"/vcs/diff/raw?directory={each}")).text for each in (new, plain)]
 
     assert branches == [{"branch": "trunk"}, {}, {"branch": "tree", "default_branch": "main"}]
@@ -139,25 +139,25 @@ def trap(root: Path) -> Path:
         "include.path": root / "included",
     }
     for name, value in settings.items():
-        git(root, "config", name, str(value))
+        run_git(root, "config", name, str(value))
     for hook in ("post-index-change", "reference-transaction", "fsmonitor-watchman"):
         (root / ".git/hooks" / hook).write_bytes(program.read_bytes())
         (root / ".git/hooks" / hook).chmod(0o755)
     (root / ".git/info/attributes").write_text("* filter=trap diff=trap merge=trap\n")
-    write(root, {".gitattributes": "* filter=trap diff=trap\n", "attributes": "* filter=trap\n"})
+    write_files(root, {".gitattributes": "* filter=trap diff=trap\n", "attributes": "* filter=trap\n"})
     return mark
 
 
 @pytest.mark.spec("X-01")
 async def test_a_hostile_repository_runs_nothing(tmp_path: Path, root: Path) -> None:
-    write(root, {"src/b.py": "one\n"})
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "b")
+    write_files(root, {"src/b.py": "one\n"})
+    run_git(root, "add", "-A")
+    run_git(root, "commit", "-qm", "b")
     mark = trap(root)
     later = (root / "src/a.py").stat().st_mtime + 100
     os.utime(root / "src/a.py", (later, later))  # now its content must be looked at
-    write(root, {"src/b.py": "two\n", "new.txt": "n\n"})
-    async with reading(tmp_path, root) as at:
+    write_files(root, {"src/b.py": "two\n", "new.txt": "n\n"})
+    async with serve_project(tmp_path, root) as at:
         answers = [
             await at.get(path)
             for path in (
@@ -165,29 +165,29 @@ async def test_a_hostile_repository_runs_nothing(tmp_path: Path, root: Path) -> 
                 *("/file/status", "/project/current", "/file?path=.", "/find/file?query=a", "/path"),
             )
         ]
-        begun = await at.ask("POST", "/project/git/init")
+        begun = await at.request("POST", "/project/git/init")
         run = mark.exists()
-        git(root, "-c", "core.fsmonitor=false", "status")
+        run_git(root, "-c", "core.fsmonitor=false", "status")
 
     assert [each.status for each in (*answers, begun)] == [200] * 11
-    assert ("src/b.py", "modified", 1, 1) in changed(answers[1].body)
+    assert ("src/b.py", "modified", 1, 1) in changed(answers[1].json)
     assert not run
     assert mark.exists(), "git itself would have run it"
 
 
 async def test_a_hostile_submodule_runs_nothing(tmp_path: Path, root: Path) -> None:
     inner = tmp_path / "inner"
-    git(tmp_path, "init", "-q", str(inner))
-    git(inner, "commit", "-q", "--allow-empty", "-m", "i")
-    git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
-    git(root, "commit", "-qm", "sub")
+    run_git(tmp_path, "init", "-q", str(inner))
+    run_git(inner, "commit", "-q", "--allow-empty", "-m", "i")
+    run_git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
+    run_git(root, "commit", "-qm", "sub")
     mark = tmp_path / "mark"
-    git(root / "sub", "config", "core.fsmonitor", f"touch {mark}; false")
-    write(root / "sub", {"dirty": "1"})
-    async with reading(tmp_path, root) as at:
+    run_git(root / "sub", "config", "core.fsmonitor", f"touch {mark}; false")
+    write_files(root / "sub", {"dirty": "1"})
+    async with serve_project(tmp_path, root) as at:
         told = [await at.get(path) for path in ("/vcs/status", "/vcs/diff?mode=git", "/file/status")]
         run = mark.exists()
-    git(root, "status")
+    run_git(root, "status")
 
     assert [each.status for each in told] == [200] * 3
     assert not run
@@ -195,7 +195,7 @@ async def test_a_hostile_submodule_runs_nothing(tmp_path: Path, root: Path) -> N
 
 
 async def test_damaged_files_of_git_are_a_sentence_or_nothing(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         (root / ".git/index").write_bytes(b"DIRC" + b"\xff" * 100)
         index = await at.get("/vcs/status")
         (root / ".git/HEAD").write_bytes(b"ref: refs/heads/../../../../etc/passwd\n" + b"x" * 1_000_000)
@@ -204,7 +204,7 @@ async def test_damaged_files_of_git_are_a_sentence_or_nothing(tmp_path: Path, ro
         os.mkfifo(root / ".git/HEAD")
         pipe = [await at.get(path) for path in ("/vcs", "/vcs/status")]
 
-    assert (index.status, index.body["data"]["message"]) == (
+    assert (index.status, index.json["data"]["message"]) == (
         400,
         "git diff failed here with exit code 128; try it in a terminal.",
     )

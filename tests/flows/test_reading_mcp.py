@@ -13,20 +13,20 @@ import uvloop
 from asyncagents.server.opencode.mcp import STARTING
 from asyncagents.tools.process.pipes import open_piped_process
 from asyncagents.tools.process.processes import Processes
-from tests.support.http.project import KEY, Asker, Told, reading, root, write
+from tests.support.http.project import SECRET_KEY, ProjectClient, Response, root, serve_project, write_files
 from tests.support.mcp.session import COMPILED, SERVER, Ledger, until_dead
 from tests.support.wait import PATIENCE
 
 __all__ = ["root"]
 
 
-async def add(at: Asker, name: str, **config: Any) -> Told:
-    return await at.ask("POST", "/mcp", {"name": name, "config": config, "unknown": 1})
+async def add(at: ProjectClient, name: str, **config: Any) -> Response:
+    return await at.request("POST", "/mcp", {"name": name, "config": config, "unknown": 1})
 
 
-async def state_after(at: Asker, ended: Callable[[Any], bool]) -> Any:
+async def state_after(at: ProjectClient, ended: Callable[[Any], bool]) -> Any:
     async with asyncio.timeout(PATIENCE):
-        while not ended(states := await at.seen("/mcp")):
+        while not ended(states := await at.json("/mcp")):
             pass
     return states
 
@@ -37,9 +37,9 @@ async def test_a_server_that_is_being_started_is_not_waited_for(
 ) -> None:
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
     config = {"mcp": {"broken": {"type": "local", "command": ["/nope"]}}}
-    write(root, {"asyncagents.json": json.dumps(config)})
-    async with reading(tmp_path, root) as at:
-        first = await at.seen("/mcp")
+    write_files(root, {"asyncagents.json": json.dumps(config)})
+    async with serve_project(tmp_path, root) as at:
+        first = await at.json("/mcp")
         last = await state_after(at, lambda states: states["broken"]["error"] != STARTING)
 
     assert first == {"broken": {"status": "failed", "error": STARTING}}
@@ -53,43 +53,45 @@ async def test_a_server_is_added_used_switched_off_and_on(tmp_path: Path, root: 
     environment = {"LEDGER": str(ledger.file), **COMPILED}
     other = tmp_path / "other"
     other.mkdir()
-    async with reading(tmp_path, root) as at:
-        none = await at.seen("/mcp")
+    async with serve_project(tmp_path, root) as at:
+        none = await at.json("/mcp")
         added = await add(at, "kit", type="local", command=command, environment=environment, timeout=60_000)
-        tools = await at.seen("/experimental/tool/ids")
-        resources = await at.seen("/experimental/resource")
-        elsewhere = await at.seen(f"/mcp?directory={other}")
-        off = await at.ask("POST", "/mcp/kit/disconnect")
+        tools = await at.json("/experimental/tool/ids")
+        resources = await at.json("/experimental/resource")
+        elsewhere = await at.json(f"/mcp?directory={other}")
+        off = await at.request("POST", "/mcp/kit/disconnect")
         await until_dead(ledger.pid())
-        while_off = [await at.seen("/mcp"), "kit_add" in await at.seen("/experimental/tool/ids")]
-        on = await at.ask("POST", "/mcp/kit/connect")
+        while_off = [await at.json("/mcp"), "kit_add" in await at.json("/experimental/tool/ids")]
+        on = await at.request("POST", "/mcp/kit/connect")
         again = await state_after(at, lambda states: states["kit"].get("error") != STARTING)
     await until_dead(ledger.pid())
 
     assert (none, elsewhere) == ({}, {})
-    assert added.body == {"kit": {"status": "connected"}}
+    assert added.json == {"kit": {"status": "connected"}}
     assert "kit_add" in tools
     assert resources["kit:note://hello"]["client"] == "kit"
-    assert (off.body, on.body) == (True, True)
+    assert (off.json, on.json) == (True, True)
     assert while_off == [{"kit": {"status": "disabled"}}, False]
-    assert again == added.body
+    assert again == added.json
     assert len(ledger.lines("start")) == 2
 
 
 async def test_a_server_that_does_not_start_says_why_and_another_may_take_its_place(
     tmp_path: Path, root: Path
 ) -> None:
-    async with reading(tmp_path, root) as at:
-        broken = await add(at, "x", type="local", command=["/nope", KEY], environment={"A_TOKEN": KEY})
+    async with serve_project(tmp_path, root) as at:
+        broken = await add(
+            at, "x", type="local", command=["/nope", SECRET_KEY], environment={"A_TOKEN": SECRET_KEY}
+        )
         off = await add(at, "x", type="local", command=["true"], enabled=False)
 
-    assert broken.body["x"]["status"] == "failed"
-    assert KEY not in broken.text
-    assert off.body == {"x": {"status": "disabled"}}
+    assert broken.json["x"]["status"] == "failed"
+    assert SECRET_KEY not in broken.text
+    assert off.json == {"x": {"status": "disabled"}}
 
 
 async def test_what_cannot_be_done_is_refused(tmp_path: Path, root: Path) -> None:
-    async with reading(tmp_path, root) as at:
+    async with serve_project(tmp_path, root) as at:
         await add(at, "there", type="local", command=["true"], enabled=False)
         bad = [
             await add(at, "x", type="local"),
@@ -100,20 +102,20 @@ async def test_what_cannot_be_done_is_refused(tmp_path: Path, root: Path) -> Non
             await add(at, "", type="local", command=["true"]),
             await add(at, "n\n", type="local", command=["true"]),
             await add(at, "x", type="other"),
-            await at.ask("POST", "/mcp/there/auth"),
-            await at.ask("POST", "/mcp/there/auth/callback", {"code": KEY}),
-            await at.ask("POST", "/mcp/there/auth/authenticate"),
-            await at.ask("DELETE", "/mcp/there/auth"),
+            await at.request("POST", "/mcp/there/auth"),
+            await at.request("POST", "/mcp/there/auth/callback", {"code": SECRET_KEY}),
+            await at.request("POST", "/mcp/there/auth/authenticate"),
+            await at.request("DELETE", "/mcp/there/auth"),
         ]
         gone = [
-            await at.ask("POST", f"/mcp/{name}")
+            await at.request("POST", f"/mcp/{name}")
             for name in ("no/connect", "no/disconnect", "no/auth", "no/auth/authenticate")
         ]
-        states = await at.seen("/mcp")
+        states = await at.json("/mcp")
 
     assert [each.status for each in bad] == [400] * len(bad)
     assert [each.status for each in gone] == [404] * len(gone)
-    assert not any(KEY in each.text for each in bad)
+    assert not any(SECRET_KEY in each.text for each in bad)
     assert states == {"there": {"status": "disabled"}}
 
 

@@ -15,9 +15,9 @@ from asyncagents.engine.runtime import readiness
 from asyncagents.errors import DatabaseGone
 from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.tx import Commit, Verb
-from tests.support.http.client import Caller, Told, serve
+from tests.support.http.client import HttpClient, Response, serve_runtime
 from tests.support.process.full_disk import LONG, LastPage, Sender, open_limited
-from tests.support.runtime import open_world
+from tests.support.runtime import open_sqlite_runtime
 from tests.support.wait import PATIENCE
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Slow:
         self._real.poll()
 
 
-async def until(caller: Caller, status: int) -> Told:
+async def until(caller: HttpClient, status: int) -> Response:
     """An answer counts for a moment: whoever asks again hears of the change."""
     async with asyncio.timeout(PATIENCE):
         while (told := await caller.get("/ready")).status != status:  # noqa: ASYNC110  only asking tells
@@ -56,7 +56,7 @@ async def until(caller: Caller, status: int) -> Told:
     return told
 
 
-def reason(told: Told) -> Any:
+def reason(told: Response) -> Any:
     return told.json["data"]["message"]
 
 
@@ -65,7 +65,7 @@ async def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path: Path
     disk = LastPage()
     async with (
         open_limited(tmp_path, disk, SETUP) as runtime,
-        serve(runtime, tmp_path) as caller,
+        serve_runtime(runtime, tmp_path) as caller,
     ):
         sender = Sender(runtime)
         session_id = await sender.session()
@@ -73,7 +73,7 @@ async def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path: Path
         disk.fill()
         await sender.fill_up(session_id)
         full = await until(caller, 503)
-        listed = await caller.ask("GET", "/session", headers=caller.token)
+        listed = await caller.request("GET", "/session", headers=caller.authorization)
         disk.free()
         await until(caller, 200)
         assert await sender.send(session_id, f"more {LONG}", "more")
@@ -94,8 +94,8 @@ async def test_a_store_that_hangs_is_not_ready_and_is_asked_once(
         return found[0]
 
     async with (
-        open_world(tmp_path, SETUP, behind=behind) as runtime,
-        serve(runtime, tmp_path) as caller,
+        open_sqlite_runtime(tmp_path, SETUP, behind=behind) as runtime,
+        serve_runtime(runtime, tmp_path) as caller,
     ):
         (slow,) = found
         slow.free.clear()
@@ -117,8 +117,8 @@ async def test_many_who_ask_together_cost_one_write(tmp_path: Path) -> None:
         return found[0]
 
     async with (
-        open_world(tmp_path, SETUP, behind=behind) as runtime,
-        serve(runtime, tmp_path) as caller,
+        open_sqlite_runtime(tmp_path, SETUP, behind=behind) as runtime,
+        serve_runtime(runtime, tmp_path) as caller,
     ):
         runtime.readiness._now = lambda: 5.0
         told = await asyncio.gather(*(caller.get("/ready") for _ in range(50)))
@@ -159,7 +159,7 @@ async def test_nothing_is_acknowledged_once_a_file_of_the_database_is_gone(
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    async with open_world(data, SETUP) as runtime, serve(runtime, tmp_path) as caller:
+    async with open_sqlite_runtime(data, SETUP) as runtime, serve_runtime(runtime, tmp_path) as caller:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "hi")
         assert (await caller.get("/ready")).status == 200
@@ -167,7 +167,9 @@ async def test_nothing_is_acknowledged_once_a_file_of_the_database_is_gone(
         with pytest.raises(DatabaseGone, match=what):
             await runtime.send(session.id, "hi", key="k")
         body = {"parts": [{"type": "text", "text": "hi"}]}
-        said = await caller.ask("POST", f"/session/{session.id}/message", json=body, headers=caller.token)
+        said = await caller.request(
+            "POST", f"/session/{session.id}/message", json=body, headers=caller.authorization
+        )
         gone = await until(caller, 503)
     assert reason(gone) == f"requests cannot be stored: {readiness.GONE}"
     assert said.status == 503
@@ -177,7 +179,7 @@ async def test_nothing_is_acknowledged_once_a_file_of_the_database_is_gone(
 async def test_nothing_is_acknowledged_in_a_data_directory_that_is_gone(tmp_path: Path, how: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    async with open_world(data, SETUP) as runtime, serve(runtime, tmp_path) as caller:
+    async with open_sqlite_runtime(data, SETUP) as runtime, serve_runtime(runtime, tmp_path) as caller:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "hi")
         assert (await caller.get("/ready")).status == 200
@@ -190,7 +192,9 @@ async def test_nothing_is_acknowledged_in_a_data_directory_that_is_gone(tmp_path
         with pytest.raises(DatabaseGone, match=f"was {how}"):
             await runtime.send(session.id, "hi", key="k")
         body = {"parts": [{"type": "text", "text": "hi"}]}
-        said = await caller.ask("POST", f"/session/{session.id}/message", json=body, headers=caller.token)
+        said = await caller.request(
+            "POST", f"/session/{session.id}/message", json=body, headers=caller.authorization
+        )
         assert not (data / "asyncagents.db").exists() or how == "replaced"
     assert reason(gone) == f"requests cannot be stored: {readiness.GONE}"
     assert said.status == 503

@@ -22,8 +22,14 @@ from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Ears, open_world, resume_session, stage, wait_until_idle
-from tests.support.tool import CAREFUL, Gate, Nothing, later
+from tests.support.runtime import (
+    EventListener,
+    open_sqlite_runtime,
+    open_stage,
+    resume_session,
+    wait_until_idle,
+)
+from tests.support.tool import CAREFUL, Gate, NoArguments, build_pending_tool
 from tests.support.wait import PATIENCE
 
 SCRIPT = {"go": [[call("gate")], [say("Done.")]]}
@@ -35,9 +41,9 @@ def results(model: ScriptedModel) -> list[str]:
 
 @pytest.mark.spec("X-11")
 async def test_a_step_that_was_cut_off_by_a_close_is_made_again(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
+    async with open_stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
     model = ScriptedModel({"go": [[say("Here.")]]})
     question, cut, answer = await resume_session(tmp_path, at.session_id, model)
 
@@ -49,9 +55,9 @@ async def test_a_step_that_was_cut_off_by_a_close_is_made_again(tmp_path: Path) 
 
 @pytest.mark.spec("X-11", "C-10")
 async def test_closing_leaves_nothing_half_open(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[say("I beg"), call("gate"), pause(3600)]]}) as at:
+    async with open_stage(tmp_path, {"go": [[say("I beg"), call("gate"), pause(3600)]]}) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until(PartUpdated, lambda event: isinstance(event.part, ToolPart))
+        await at.listener.until(PartUpdated, lambda event: isinstance(event.part, ToolPart))
     async with open_runtime(tmp_path, model=at.model, serve=False) as runtime:
         _, cut = await runtime.messages(at.session_id)
         status = await runtime.status(at.session_id)
@@ -66,9 +72,9 @@ async def test_closing_leaves_nothing_half_open(tmp_path: Path) -> None:
 async def test_an_abort_while_nobody_serves_is_acknowledged_and_carried_out_by_who_serves_next(
     tmp_path: Path,
 ) -> None:
-    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
+    async with open_stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
     async with open_runtime(tmp_path, serve=False) as runtime:
         assert await runtime.abort(at.session_id)
     model = ScriptedModel({})
@@ -80,13 +86,13 @@ async def test_an_abort_while_nobody_serves_is_acknowledged_and_carried_out_by_w
 
 @pytest.mark.spec("X-11")
 async def test_closing_again_and_again_is_no_crash_loop(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
+    async with open_stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
     for _ in range(5):
         async with open_runtime(tmp_path, model=at.model) as runtime:
             with inside(runtime).bus.subscribe() as subscription:
-                await Ears(subscription).until_said("I beg")
+                await EventListener(subscription).until_text("I beg")
     *_, answer = await resume_session(tmp_path, at.session_id, ScriptedModel({"go": [[say("Here.")]]}))
 
     assert answer.text == "Here."
@@ -101,7 +107,7 @@ async def test_a_tool_that_was_cut_off_runs_again_only_if_it_may(
 ) -> None:
     first, second = Gate("gate", effect=effect), Gate("gate", result="again", effect=effect)
     second.go.set()
-    async with stage(tmp_path, SCRIPT, tools=[first.tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[first.tool]) as at:
         await at.runtime.send(at.session_id, "go")
         await first.until_started()
     assert first.ended.is_set()
@@ -118,19 +124,19 @@ async def test_a_tool_may_find_out_what_became_of_it(
 ) -> None:
     keys: list[str] = []
 
-    async def run(args: Nothing, context: ToolContext) -> Completed:
+    async def run(args: NoArguments, context: ToolContext) -> Completed:
         keys.append(context.call_id)
         started.set()
         await asyncio.Event().wait()
         return Completed("never")
 
-    async def reconcile(args: Nothing, context: ToolContext) -> Completed | None:
+    async def reconcile(args: NoArguments, context: ToolContext) -> Completed | None:
         keys.append(context.call_id)
         return found
 
     started = asyncio.Event()
-    tool = Tool("gate", Nothing, run, reconcile=reconcile)
-    async with stage(tmp_path, SCRIPT, tools=[tool]) as at:
+    tool = Tool("gate", NoArguments, run, reconcile=reconcile)
+    async with open_stage(tmp_path, SCRIPT, tools=[tool]) as at:
         await at.runtime.send(at.session_id, "go")
         await started.wait()
     model = ScriptedModel(SCRIPT)
@@ -142,8 +148,8 @@ async def test_a_tool_may_find_out_what_became_of_it(
 
 @pytest.mark.spec("X-11")
 async def test_what_waits_is_still_there_and_goes_on_when_its_result_comes(tmp_path: Path) -> None:
-    deploy = later("gate")
-    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+    deploy = build_pending_tool("gate")
+    async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         await at.prompt("go")
         before = await at.status()
     model = ScriptedModel(SCRIPT)
@@ -160,9 +166,9 @@ async def test_what_waits_is_still_there_and_goes_on_when_its_result_comes(tmp_p
 @pytest.mark.spec("X-11")
 async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, script, tools=[CAREFUL]) as at:
         await at.runtime.send(at.session_id, "go")
-        ask_id = (await at.ears.until(PermissionAsked)).request.id
+        ask_id = (await at.listener.until(PermissionAsked)).request.id
     model = ScriptedModel(script)
     async with open_runtime(tmp_path, model=model, tools=[CAREFUL]) as runtime:
         busy = await runtime.status(at.session_id)
@@ -175,13 +181,13 @@ async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
 @pytest.mark.spec("X-11")
 async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, open_workplaces=fixed_tools([later("gate", seconds=60)]))
-    async with open_world(tmp_path, setup, clock=clock) as runtime:
+    setup = Setup(model=model, open_workplaces=fixed_tools([build_pending_tool("gate", seconds=60)]))
+    async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
         assert isinstance(await runtime.status(session.id), WaitingAsync)
     clock.advance(60_000)
-    async with open_world(tmp_path, setup, clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
         await wait_until_idle(runtime, session.id)
 
     assert results(model) == [TIMED_OUT]
@@ -190,7 +196,7 @@ async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: P
 @pytest.mark.spec("X-11")
 async def test_who_waits_for_an_answer_hears_that_the_runtime_is_closed(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
     async with asyncio.timeout(PATIENCE):
@@ -202,7 +208,7 @@ async def test_closing_in_the_middle_of_an_error_lets_the_error_through(tmp_path
     gate = Gate("gate")
 
     async def fail_while_it_runs() -> None:
-        async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+        async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
             await at.runtime.send(at.session_id, "go")
             await gate.until_started()
             raise ZeroDivisionError

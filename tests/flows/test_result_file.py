@@ -15,9 +15,9 @@ from asyncagents.llm.scripted import call, say
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.support.mcp.server import DOT
 from tests.support.provider import PROVIDER_KEY, each_wire, provider_config
-from tests.support.runtime import stage
+from tests.support.runtime import open_stage
 from tests.support.tool import ECHO
-from tests.support.transfer import elsewhere, exported
+from tests.support.transfer import export_files, open_other_store
 from tests.support.wait import PATIENCE
 
 PNG = base64.b64decode(DOT)
@@ -67,11 +67,11 @@ async def test_an_image_of_a_result_is_sent_to_the_provider(tmp_path: Path, wire
 @pytest.mark.spec("P-13")
 async def test_files_of_a_result_go_with_an_export(tmp_path: Path) -> None:
     script = {"go": [[call("plot")], [say("A dot.")]], "and?": [[say("Yes.")]]}
-    async with stage(tmp_path / "a", script, tools=[plot]) as at:
+    async with open_stage(tmp_path / "a", script, tools=[plot]) as at:
         await at.prompt("go")
-        before = await exported(at.runtime, tmp_path / "files", at.session_id)
+        before = await export_files(at.runtime, tmp_path / "files", at.session_id)
     assert sum(content.count(DOT.encode()) for content in before.values()) == 1
-    async with elsewhere(tmp_path / "b", script, plot) as (runtime, model):
+    async with open_other_store(tmp_path / "b", script, plot) as (runtime, model):
         await import_from(runtime, tmp_path / "files")
         await runtime.prompt(at.session_id, "and?")
     (result,) = [each for each in model.requests[-1].messages if isinstance(each, ToolTurn)]
@@ -84,8 +84,8 @@ async def test_the_model_sees_an_image_that_it_reads(tmp_path: Path) -> None:
     (root / "dot.png").write_bytes(PNG)
     script = {"go": [[call("read", filePath="dot.png")], [say("A dot.")]]}
     coding = Config(data_dir=tmp_path / "data")
-    async with stage(tmp_path / "data", script, coding=coding, directory=root) as at:
+    async with open_stage(tmp_path / "data", script, coding=coding, directory=root) as at:
         await at.prompt("go")
-    (result,) = [each for each in at.told() if isinstance(each, ToolTurn)]
+    (result,) = [each for each in at.request_messages() if isinstance(each, ToolTurn)]
     assert result.output == "dot.png: image/png, 1 x 1 pixels, 70 bytes."
     assert [(file.url, file.filename) for file in result.files] == [(URL, "dot.png")]

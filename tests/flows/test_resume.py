@@ -12,17 +12,17 @@ from asyncagents.errors import NotFound
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, fail, say
 from tests.support.delegation import (
-    Scenes,
-    child_of,
-    ids,
-    launch,
-    notices_of,
-    office,
-    outputs,
+    RequestScript,
+    child_session,
+    launch_task,
+    open_delegation_stage,
+    read_notices,
+    request_outputs,
+    task_ids,
     task_named,
-    until_ended,
-    until_quiet,
-    visible,
+    visible_texts,
+    wait_for_task_end,
+    wait_until_quiet,
 )
 from tests.support.runtime import Stage
 from tests.support.tool import Gate
@@ -30,13 +30,13 @@ from tests.support.tool import Gate
 
 def more(prompt: str) -> object:
     def step(request: ChatRequest) -> ScriptStep:
-        return [call("asyncagents_task", prompt=prompt, resume=ids(request)[0])]
+        return [call("asyncagents_task", prompt=prompt, resume=task_ids(request)[0])]
 
     return step
 
 
-BASE: Scenes = {
-    "go": [[launch("A", "a")], [say("Off.")], [say("Told.")]],
+BASE: RequestScript = {
+    "go": [[launch_task("A", "a")], [say("Off.")], [say("Told.")]],
     "again": [more("b"), [say("On it goes.")], [say("Told again.")]],  # type: ignore[list-item]
     "a": [[say("First.")]],
     "b": [[say("Second.")]],
@@ -45,7 +45,7 @@ BASE: Scenes = {
 
 async def _ended_once(at: Stage) -> BackgroundTask:
     await at.prompt("go")
-    await until_quiet(at.runtime, at.session_id)
+    await wait_until_quiet(at.runtime, at.session_id)
     return await task_named(at.runtime, "A")
 
 
@@ -56,14 +56,14 @@ def _child_requests(at: Stage, first: str = "a") -> list[list[str]]:
 
 @pytest.mark.spec("T-08", "T-03", "T-17")
 async def test_an_ended_task_goes_on_with_its_whole_history(tmp_path: Path) -> None:
-    async with office(tmp_path, BASE) as at:
+    async with open_delegation_stage(tmp_path, BASE) as at:
         before = await _ended_once(at)
         answer = await at.prompt("again")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         after = await task_named(at.runtime, "A")
-        told = await notices_of(at)
+        told = await read_notices(at)
         states = await at.states()
-        updates = [e.task.status for e in at.ears.of(TaskUpdated)]
+        updates = [e.task.status for e in at.listener.of(TaskUpdated)]
         children = await at.runtime.children(at.session_id)
     assert answer.text == "On it goes."
     assert isinstance(states[-1], ToolCompleted)
@@ -72,7 +72,7 @@ async def test_an_ended_task_goes_on_with_its_whole_history(tmp_path: Path) -> N
     assert (after.session_id, after.resume_count, after.status) == (before.session_id, 1, "completed")
     assert (before.result, after.result) == ("First.", "Second.")
     assert (after.started_at, after.batch_id) == (before.started_at, before.batch_id)
-    assert [visible(each)[0].split("**")[1].split(" in ")[0] for each in told] == [
+    assert [visible_texts(each)[0].split("**")[1].split(" in ")[0] for each in told] == [
         'Agent "A" finished',
         "Resume #1 completed",
     ]
@@ -83,14 +83,14 @@ async def test_an_ended_task_goes_on_with_its_whole_history(tmp_path: Path) -> N
 @pytest.mark.spec("T-08", "T-03")
 async def test_a_resumed_task_is_resumed_until_it_ends(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {**BASE, "b": [[call("gate")], [say("Second.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**BASE, "b": [[call("gate")], [say("Second.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await _ended_once(at)
         await at.prompt("again")
         await gate.until_started()
         task = await task_named(at.runtime, "A")
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         done = await task_named(at.runtime, "A")
     assert (task.status, task.completed_at, task.result, task.result_retrieved_at) == (
         *("resumed", None, None, None),
@@ -101,31 +101,31 @@ async def test_a_resumed_task_is_resumed_until_it_ends(tmp_path: Path) -> None:
 
 @pytest.mark.spec("T-08", "T-12")
 async def test_a_resume_that_fails_says_so(tmp_path: Path) -> None:
-    scenes: Scenes = {**BASE, "b": [[fail("no more")]]}
-    async with office(tmp_path, scenes) as at:
+    scenes: RequestScript = {**BASE, "b": [[fail("no more")]]}
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await _ended_once(at)
         await at.prompt("again")
-        await until_ended(at, "A", TaskFailed)
-        await until_quiet(at.runtime, at.session_id)
-        *_, last = await notices_of(at)
+        await wait_for_task_end(at, "A", TaskFailed)
+        await wait_until_quiet(at.runtime, at.session_id)
+        *_, last = await read_notices(at)
         task = await task_named(at.runtime, "A")
-    assert visible(last)[0].startswith("✗ **Resume #1 failed in ")
+    assert visible_texts(last)[0].startswith("✗ **Resume #1 failed in ")
     assert (task.status, task.error) == ("error", "APIError: no more")
 
 
 @pytest.mark.spec("T-08")
 async def test_a_resume_of_a_running_task_is_queued_and_read_before_its_next_step(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {**BASE, "a": [[call("gate")], [say("First.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**BASE, "a": [[call("gate")], [say("First.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
         await at.prompt("again")
         task = await task_named(at.runtime, "A")
         states = await at.states()
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
-        done, told = await task_named(at.runtime, "A"), await notices_of(at)
+        await wait_until_quiet(at.runtime, at.session_id)
+        done, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert isinstance(states[-1], ToolCompleted)
     assert "still at work and reads your prompt next" in states[-1].output
     assert task.pending_resume is not None
@@ -138,15 +138,15 @@ async def test_a_resume_of_a_running_task_is_queued_and_read_before_its_next_ste
 @pytest.mark.spec("T-08")
 async def test_what_a_person_says_to_a_running_child_is_read_before_its_next_step(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {**BASE, "a": [[call("gate")], [say("First.")]], "and this": [[say("Both.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**BASE, "a": [[call("gate")], [say("First.")]], "and this": [[say("Both.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        child = await child_of(at, "A")
+        child = await child_session(at, "A")
         await at.runtime.send(child, "and this")
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
-        done, told = await task_named(at.runtime, "A"), await notices_of(at)
+        await wait_until_quiet(at.runtime, at.session_id)
+        done, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert _child_requests(at) == [["a"], ["a", "and this"]]
     assert (done.status, done.result, done.resume_count, len(told)) == ("completed", "Both.", 0, 1)
 
@@ -155,12 +155,12 @@ async def test_what_a_person_says_to_a_running_child_is_read_before_its_next_ste
 async def test_what_a_person_says_to_an_ended_child_is_answered_and_ends_no_task_twice(
     tmp_path: Path,
 ) -> None:
-    scenes: Scenes = {**BASE, "hello": [[say("Hi.")]]}
-    async with office(tmp_path, scenes) as at:
+    scenes: RequestScript = {**BASE, "hello": [[say("Hi.")]]}
+    async with open_delegation_stage(tmp_path, scenes) as at:
         before = await _ended_once(at)
         answer = await at.runtime.prompt(before.session_id, "hello")
-        await until_quiet(at.runtime, at.session_id)
-        after, told = await task_named(at.runtime, "A"), await notices_of(at)
+        await wait_until_quiet(at.runtime, at.session_id)
+        after, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert answer.text == "Hi."
     assert (before, len(told)) == (after, 1)
 
@@ -168,34 +168,34 @@ async def test_what_a_person_says_to_an_ended_child_is_answered_and_ends_no_task
 @pytest.mark.spec("T-08", "T-03")
 async def test_a_cancelled_and_a_failed_task_can_be_resumed(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **BASE,
         "a": [[call("gate")], [say("never")]],
         "b": [[fail("no more")]],
         "third": [more("c"), [say("Once more.")], [say("At last.")]],  # type: ignore[list-item]
         "c": [[say("Third.")]],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        await at.runtime.tasks.cancel(await child_of(at, "A"))
-        await until_ended(at, "A", TaskCancelled)
-        await until_quiet(at.runtime, at.session_id)
+        await at.runtime.tasks.cancel(await child_session(at, "A"))
+        await wait_for_task_end(at, "A", TaskCancelled)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("again")
-        await until_ended(at, "A", TaskFailed)
-        await until_quiet(at.runtime, at.session_id)
+        await wait_for_task_end(at, "A", TaskFailed)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("third")
-        await until_ended(at, "A", TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
-        task, told = await task_named(at.runtime, "A"), await notices_of(at)
+        await wait_for_task_end(at, "A", TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
+        task, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert (task.status, task.result, task.error, task.ended_by) == ("completed", "Third.", None, None)
     assert task.resume_count == 2
-    assert [visible(each)[0][0] for each in told] == ["⊘", "✗", "✓"]
+    assert [visible_texts(each)[0][0] for each in told] == ["⊘", "✗", "✓"]
 
 
 @pytest.mark.spec("T-08")
 async def test_a_vanished_session_is_an_error_that_suggests_a_new_task(tmp_path: Path) -> None:
-    async with office(tmp_path, BASE) as at:
+    async with open_delegation_stage(tmp_path, BASE) as at:
         task = await _ended_once(at)
         await at.runtime.delete_session(task.session_id)
         await at.prompt("again")
@@ -208,32 +208,32 @@ async def test_a_vanished_session_is_an_error_that_suggests_a_new_task(tmp_path:
 
 @pytest.mark.spec("T-08")
 async def test_a_person_resumes_a_task_and_its_parent_is_told(tmp_path: Path) -> None:
-    async with office(tmp_path, BASE) as at:
+    async with open_delegation_stage(tmp_path, BASE) as at:
         task = await _ended_once(at)
         for _ in range(2):
             await at.runtime.tasks.resume(task.session_id, "b", key="once")
-        await until_ended(at, "A", TaskCompleted)
-        await until_quiet(at.runtime, at.session_id)
-        after, told = await task_named(at.runtime, "A"), await notices_of(at)
+        await wait_for_task_end(at, "A", TaskCompleted)
+        await wait_until_quiet(at.runtime, at.session_id)
+        after, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert (after.resume_count, after.result) == (1, "Second.")
-    assert visible(told[-1])[0].startswith("✓ **Resume #1 completed")
+    assert visible_texts(told[-1])[0].startswith("✓ **Resume #1 completed")
     assert len(told) == 2
 
 
 @pytest.mark.spec("T-08", "T-14")
 async def test_a_follow_up_that_nobody_read_is_read_after_a_restart(tmp_path: Path) -> None:
     gate = Gate("gate", effect="idempotent")
-    scenes: Scenes = {**BASE, "a": [[call("gate")], [say("First.")]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {**BASE, "a": [[call("gate")], [say("First.")]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
         await at.prompt("again")
         before = await task_named(at.runtime, "A")
-    async with office(tmp_path, scenes, gate.tool, serve=False) as still:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool, serve=False) as still:
         kept = await task_named(still.runtime, "A")
     gate.go.set()
-    async with office(tmp_path, scenes, gate.tool) as again:
-        await until_quiet(again.runtime, at.session_id)
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as again:
+        await wait_until_quiet(again.runtime, at.session_id)
         done = await task_named(again.runtime, "A")
     assert kept.pending_resume == before.pending_resume
     assert before.pending_resume is not None
@@ -243,12 +243,12 @@ async def test_a_follow_up_that_nobody_read_is_read_after_a_restart(tmp_path: Pa
 
 @pytest.mark.spec("T-10")
 async def test_a_resumed_task_is_listed_as_such(tmp_path: Path) -> None:
-    scenes: Scenes = {**BASE, "list": [[call("asyncagents_list")], [say("Listed.")]]}
-    async with office(tmp_path, scenes) as at:
+    scenes: RequestScript = {**BASE, "list": [[call("asyncagents_list")], [say("Listed.")]]}
+    async with open_delegation_stage(tmp_path, scenes) as at:
         task = await _ended_once(at)
         await at.prompt("again")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         async with asyncio.timeout(20):
             await at.prompt("list")
-    listed = outputs(at.model.requests[-1])[-1]
+    listed = request_outputs(at.model.requests[-1])[-1]
     assert listed.startswith(f"{task.session_id} (resumed) completed @general")

@@ -16,9 +16,9 @@ from asyncagents.engine.event.replay import REPLAY_MS
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
-from tests.support.delegation import office
-from tests.support.http.client import serve
-from tests.support.runtime import open_world, stage, wait_until_idle
+from tests.support.delegation import open_delegation_stage
+from tests.support.http.client import serve_runtime
+from tests.support.runtime import open_sqlite_runtime, open_stage, wait_until_idle
 from tests.support.store.row import spoil_row
 from tests.support.tool import CAREFUL
 from tests.support.wait import PATIENCE
@@ -29,9 +29,9 @@ ANSWER: dict[str, Any] = {"go": [[say("Here.")]]}
 
 async def cut_off(data: Path) -> SessionId:
     """A session in whose answer the process ended."""
-    async with stage(data, CUT) as at:
+    async with open_stage(data, CUT) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
     return at.session_id
 
 
@@ -40,8 +40,8 @@ async def heard(runtime: Runtime, data: Path, path: str = "/event") -> list[Any]
     events: list[Any] = []
     mark = ""
     async with (
-        serve(runtime, data) as caller,
-        caller.listen(path, headers=caller.token) as listener,
+        serve_runtime(runtime, data) as caller,
+        caller.stream(path, headers=caller.authorization) as listener,
         asyncio.timeout(PATIENCE),
     ):
         while (found := await listener.next()) is not None:
@@ -73,11 +73,11 @@ async def test_who_comes_back_hears_of_the_answer_that_he_missed(tmp_path: Path,
 @pytest.mark.spec("X-01")
 async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: Path) -> None:
     scenes: Any = {"go": [[call("task", description="look", prompt="child", subagent_type="general")]]}
-    async with office(tmp_path, {**scenes, "child": [[say("I beg"), pause(3600)]]}) as at:
+    async with open_delegation_stage(tmp_path, {**scenes, "child": [[say("I beg"), pause(3600)]]}) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
     told = {"go": [*scenes["go"], [say("It has looked.")]], "child": [[say("Nothing.")]]}
-    async with office(tmp_path, told) as again:
+    async with open_delegation_stage(tmp_path, told) as again:
         await wait_until_idle(again.runtime, at.session_id)
         events = await heard(again.runtime, tmp_path)
 
@@ -101,13 +101,13 @@ async def test_who_comes_back_hears_what_a_session_that_rested_was_told_and_asks
     tmp_path: Path,
 ) -> None:
     """A terminal sends a prompt as soon as the server is there, and listens again some seconds later."""
-    async with stage(tmp_path, ANSWER, tools=[CAREFUL]) as at:
+    async with open_stage(tmp_path, ANSWER, tools=[CAREFUL]) as at:
         await at.runtime.prompt(at.session_id, "go")
     asks: Any = {"rm": [[call("careful", text="a")]]}
     async with open_runtime(tmp_path, model=ScriptedModel(asks), tools=[CAREFUL]) as runtime:
-        async with runtime.events(at.session_id) as ears, asyncio.timeout(PATIENCE):
+        async with runtime.events(at.session_id) as listener, asyncio.timeout(PATIENCE):
             await runtime.send(at.session_id, "rm")
-            while not isinstance(await anext(ears), PermissionAsked):
+            while not isinstance(await anext(listener), PermissionAsked):
                 pass
         events = await heard(runtime, tmp_path)
 
@@ -121,9 +121,9 @@ async def test_who_comes_back_hears_what_a_session_that_rested_was_told_and_asks
 async def test_what_began_after_the_start_and_what_rests_since_before_it_are_not_told_again(
     tmp_path: Path,
 ) -> None:
-    async with stage(tmp_path, ANSWER) as at:
+    async with open_stage(tmp_path, ANSWER) as at:
         await at.runtime.prompt(at.session_id, "go")
-    async with stage(tmp_path, ANSWER) as again:
+    async with open_stage(tmp_path, ANSWER) as again:
         await again.runtime.prompt(again.session_id, "go")
         events = await heard(again.runtime, tmp_path)
 
@@ -135,7 +135,7 @@ async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
     session_id = await cut_off(tmp_path)
     clock = FakeClock(SystemClock().now())
     setup = Setup(model=ScriptedModel(ANSWER), open_workplaces=fixed_tools([]))
-    async with open_world(tmp_path, setup, clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
         await wait_until_idle(runtime, session_id)
         clock.advance(REPLAY_MS)
         events = await heard(runtime, tmp_path)
@@ -145,7 +145,7 @@ async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_a_child_that_was_made_below_an_older_session_is_told_of(tmp_path: Path) -> None:
-    async with stage(tmp_path, ANSWER) as at:
+    async with open_stage(tmp_path, ANSWER) as at:
         await at.runtime.prompt(at.session_id, "go")
     async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
         child = await runtime.create_session(directory=tmp_path, parent_id=at.session_id)

@@ -21,7 +21,7 @@ from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, ModelTurn, Te
 from asyncagents.llm.scripted import ScriptedModel, ScriptStep, end, fail, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Ears, answer_of, open_world, stage
+from tests.support.runtime import EventListener, answer_of, open_sqlite_runtime, open_stage
 from tests.support.wait import PATIENCE
 
 HOUR = 3600.0
@@ -48,15 +48,15 @@ def retries(entry: MessageWithParts) -> list[int]:
 
 @pytest.mark.spec("C-05", "S-04")
 async def test_a_request_that_fails_for_now_is_tried_again_under_the_same_message(tmp_path: Path) -> None:
-    async with stage(tmp_path, Flaky(BUSY, BUSY)) as at:
+    async with open_stage(tmp_path, Flaky(BUSY, BUSY)) as at:
         answer = await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         told = await at.messages()
 
     assert (answer.text, answer_of(answer).finish, retries(answer)) == ("Here.", "stop", [1, 2])
     assert len(told) == 2
-    assert at.ears.of(SessionError) == []
-    statuses = [event.status for event in at.ears.of(SessionStatus)]
+    assert at.listener.of(SessionError) == []
+    statuses = [event.status for event in at.listener.of(SessionStatus)]
     kinds = [type(status) for status in statuses]
     assert kinds == [Busy, Retry, Busy, Retry, Busy, Idle]
     waits = [(s.attempt, s.message) for s in statuses if isinstance(s, Retry)]
@@ -77,19 +77,19 @@ async def test_a_request_that_fails_for_now_is_tried_again_under_the_same_messag
 async def test_after_five_retries_the_failure_is_the_answer(
     tmp_path: Path, bad: ScriptStep, message: str
 ) -> None:
-    async with stage(tmp_path, Flaky(*[bad] * 9)) as at:
+    async with open_stage(tmp_path, Flaky(*[bad] * 9)) as at:
         answer = await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     error = answer_of(answer).error
     assert isinstance(error, APIError)
     assert (error.data.message, len(at.model.requests), retries(answer)) == (message, 6, [1, 2, 3, 4, 5])
-    assert [event.error for event in at.ears.of(SessionError)] == [error]
+    assert [event.error for event in at.listener.of(SessionError)] == [error]
 
 
 @pytest.mark.spec("C-05")
 async def test_a_failure_that_will_not_pass_is_not_tried_again(tmp_path: Path) -> None:
-    async with stage(tmp_path, Flaky((fail("no such model"),))) as at:
+    async with open_stage(tmp_path, Flaky((fail("no such model"),))) as at:
         answer = await at.prompt("go")
     assert (len(at.model.requests), retries(answer), answer_of(answer).finish) == (1, [], "error")
 
@@ -97,7 +97,7 @@ async def test_a_failure_that_will_not_pass_is_not_tried_again(tmp_path: Path) -
 @pytest.mark.spec("C-05", "C-01")
 async def test_a_step_that_broke_off_is_closed_for_people_and_hidden_from_the_model(tmp_path: Path) -> None:
     broken = (say("I beg"), fail("reset by peer", retryable=True, retry_after=0.0))
-    async with stage(tmp_path, Flaky(broken)) as at:
+    async with open_stage(tmp_path, Flaky(broken)) as at:
         answer = await at.prompt("go")
         _, cut, whole = await at.messages()
         await at.prompt("next")
@@ -105,7 +105,7 @@ async def test_a_step_that_broke_off_is_closed_for_people_and_hidden_from_the_mo
     assert (cut.text, whole.text, answer.info.id) == ("I beg", "Here.", whole.info.id)
     assert isinstance(answer_of(cut).error, APIError)
     assert (retries(cut), retries(whole)) == ([1], [])
-    assert at.told() == [UserTurn("go"), ModelTurn((TextBlock("Here."),)), UserTurn("next")]
+    assert at.request_messages() == [UserTurn("go"), ModelTurn((TextBlock("Here."),)), UserTurn("next")]
 
 
 @pytest.mark.spec("C-01", "C-05")
@@ -113,9 +113,9 @@ async def test_a_step_that_broke_off_is_closed_for_people_and_hidden_from_the_mo
 async def test_a_stream_without_a_reason_waits_before_it_is_tried_again(
     tmp_path: Path, finish: Finish | None
 ) -> None:
-    async with stage(tmp_path, ScriptedModel({}, otherwise=(end(finish),))) as at:
+    async with open_stage(tmp_path, ScriptedModel({}, otherwise=(end(finish),))) as at:
         await at.runtime.send(at.session_id, "go")
-        status = await at.ears.until_status(Retry)
+        status = await at.listener.until_status(Retry)
         await at.abort()
     assert isinstance(status, Retry)
     assert (status.attempt, len(at.model.requests)) == (1, 1)
@@ -126,9 +126,9 @@ async def test_a_stream_without_a_reason_waits_before_it_is_tried_again(
 @pytest.mark.parametrize("seconds", [4.0, HOUR], ids=["in a run", "as a row"])
 async def test_an_abort_ends_the_wait(tmp_path: Path, seconds: float) -> None:
     slow = (fail("overloaded", retryable=True, retry_after=seconds),)
-    async with stage(tmp_path, Flaky(slow)) as at:
+    async with open_stage(tmp_path, Flaky(slow)) as at:
         asked = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_status(Retry)
+        await at.listener.until_status(Retry)
         assert await at.abort()
         answer = await asked
         again = await at.prompt("go")
@@ -142,7 +142,7 @@ async def test_an_abort_ends_the_wait(tmp_path: Path, seconds: float) -> None:
 async def test_a_long_wait_is_a_row_that_a_later_process_takes_up(tmp_path: Path) -> None:
     model = Flaky((fail("come back", retryable=True, retry_after=HOUR),))
     clock = FakeClock(1_000_000)
-    async with open_world(tmp_path, Setup(model=model), clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, Setup(model=model), clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.send(session.id, "go", key="k1")
         status = await _until_retry(runtime, session.id)
@@ -150,12 +150,12 @@ async def test_a_long_wait_is_a_row_that_a_later_process_takes_up(tmp_path: Path
             await asyncio.sleep(0.001)
     assert status.next >= clock.now() + HOUR * 1000
 
-    async with open_world(tmp_path, Setup(model=model), clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, Setup(model=model), clock=clock) as runtime:
         assert await runtime.status(session.id) == status
         assert (runtime.live, len(model.requests)) == (0, 1)
 
     clock.advance(int(HOUR * 1000 * 1.2))
-    async with open_world(tmp_path, Setup(model=model), clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, Setup(model=model), clock=clock) as runtime:
         async with asyncio.timeout(PATIENCE):
             answer = await runtime.prompt(session.id, "go", key="k1")
     assert (answer.text, len(model.requests), retries(answer)) == ("Here.", 2, [1])
@@ -173,15 +173,15 @@ async def _until_retry(runtime: Runtime, session_id: SessionId) -> Retry:
 @pytest.mark.spec("C-05", "S-12")
 async def test_input_that_comes_during_the_wait_is_queued_and_answered_with_it(tmp_path: Path) -> None:
     model = Flaky((fail("come back", retryable=True, retry_after=1.0),))
-    async with stage(tmp_path, model) as at:
+    async with open_stage(tmp_path, model) as at:
         first = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_status(Retry)
+        await at.listener.until_status(Retry)
         second = asyncio.ensure_future(at.prompt("and more"))
         one, two = await first, await second
         told = await at.messages()
 
     assert one.info.id == two.info.id
-    assert at.told() == [UserTurn("go"), UserTurn("and more")]
+    assert at.request_messages() == [UserTurn("go"), UserTurn("and more")]
     assert len(model.requests) == 2
     given_up = answer_of(told[1])
     assert (given_up.error is not None, given_up.time.completed is not None) == (True, True)
@@ -190,12 +190,12 @@ async def test_input_that_comes_during_the_wait_is_queued_and_answered_with_it(t
 @pytest.mark.spec("C-05")
 async def test_a_rate_limit_holds_back_every_session_of_that_model(tmp_path: Path) -> None:
     model = Flaky((fail("slow down", retryable=True, retry_after=HOUR, status=429),))
-    async with stage(tmp_path, model) as at:
+    async with open_stage(tmp_path, model) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_status(Retry)
+        await at.listener.until_status(Retry)
         other = await at.runtime.create_session(directory=tmp_path)
         await at.runtime.send(other.id, "go")
-        held = await at.ears.until(
+        held = await at.listener.until(
             SessionStatus, lambda e: e.session_id == other.id and isinstance(e.status, Retry)
         )
         asked = len(model.requests)
@@ -233,7 +233,7 @@ def two_at_once(model: ModelRef) -> int:
 
 async def test_a_model_is_asked_no_more_often_at_once_than_its_limit_and_in_order(tmp_path: Path) -> None:
     model = Crowd()
-    async with open_world(tmp_path, Setup(model=model, concurrency=two_at_once)) as runtime:
+    async with open_sqlite_runtime(tmp_path, Setup(model=model, concurrency=two_at_once)) as runtime:
         sessions = [await runtime.create_session(directory=tmp_path) for _ in range(8)]
         names = [f"{number}" for number in range(8)]
         answers = await asyncio.gather(*map(runtime.prompt, [s.id for s in sessions], names))
@@ -256,15 +256,15 @@ class Slow(ScriptedModel):
 
 async def test_an_abort_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
     model = Slow()
-    async with open_world(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime:
+    async with open_sqlite_runtime(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
-            ears = Ears(subscription)
+            listener = EventListener(subscription)
             first = await runtime.create_session(directory=tmp_path)
             second = await runtime.create_session(directory=tmp_path)
             one = asyncio.ensure_future(runtime.prompt(first.id, "one"))
-            await ears.until(PartUpdated, lambda event: not isinstance(event.part, TextPart))
+            await listener.until(PartUpdated, lambda event: not isinstance(event.part, TextPart))
             two = asyncio.ensure_future(runtime.prompt(second.id, "two"))
-            await ears.until(PartUpdated, lambda event: event.session_id == second.id)
+            await listener.until(PartUpdated, lambda event: event.session_id == second.id)
             assert await runtime.abort(second.id)
             assert isinstance(answer_of(await two).error, MessageAbortedError)
             model.go.set()
@@ -275,17 +275,17 @@ async def test_an_abort_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
 async def test_an_abort_from_another_runtime_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
     model = Slow()
     async with (
-        open_world(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime,
-        open_world(tmp_path, Setup(model=ScriptedModel({}), serve=False)) as client,
+        open_sqlite_runtime(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime,
+        open_sqlite_runtime(tmp_path, Setup(model=ScriptedModel({}), serve=False)) as client,
     ):
         with inside(runtime).bus.subscribe() as subscription:
-            ears = Ears(subscription)
+            listener = EventListener(subscription)
             first = await runtime.create_session(directory=tmp_path)
             second = await runtime.create_session(directory=tmp_path)
             one = asyncio.ensure_future(runtime.prompt(first.id, "one"))
-            await ears.until(PartUpdated, lambda event: not isinstance(event.part, TextPart))
+            await listener.until(PartUpdated, lambda event: not isinstance(event.part, TextPart))
             two = asyncio.ensure_future(runtime.prompt(second.id, "two"))
-            await ears.until(PartUpdated, lambda event: event.session_id == second.id)
+            await listener.until(PartUpdated, lambda event: event.session_id == second.id)
             await client.abort(second.id)
             async with asyncio.timeout(PATIENCE):
                 assert isinstance(answer_of(await two).error, MessageAbortedError)

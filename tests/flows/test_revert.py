@@ -69,7 +69,7 @@ async def test_the_next_prompt_removes_what_was_undone_and_the_model_never_reads
         await at.prompt("hello")
         entries = await at.messages()
         session = await at.runtime.session(at.session_id)
-        said = [told.text for told in at.told() if isinstance(told, UserTurn)]
+        said = [told.text for told in at.request_messages() if isinstance(told, UserTurn)]
     assert session.revert is None
     assert roles(entries) == ["user", "assistant", "user", "assistant"]
     assert not [text for text in said if "go" in text or "more" in text]

@@ -6,24 +6,26 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import Config
-from tests.support.http.server import Caller, calling
+from tests.support.http.server import StageClient, serve_stage
 from tests.support.project import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, create_repository, read_tree
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The tree without a file, which every git knows."""
 
 
-async def _worked(at: Caller, root: Path) -> tuple[str, list[dict[str, Any]]]:
-    session = (await at.post(f"/session?directory={root}")).body
+async def _worked(at: StageClient, root: Path) -> tuple[str, list[dict[str, Any]]]:
+    session = (await at.post(f"/session?directory={root}")).json
     where = f"/session/{session['id']}"
     await at.post(f"{where}/message", {"parts": [{"type": "text", "text": "go"}]})
-    return where, (await at.get(f"{where}/message")).body
+    return where, (await at.get(f"{where}/message")).json
 
 
-async def _change(at: Caller, where: str, said: list[dict[str, Any]], kind: str, **fields: object) -> None:
+async def _change(
+    at: StageClient, where: str, said: list[dict[str, Any]], kind: str, **fields: object
+) -> None:
     for part in (part for each in said for part in each["parts"] if part["type"] == kind):
         path = f"{where}/message/{part['messageID']}/part/{part['id']}"
-        assert (await at.ask("PATCH", path, part | fields)).status == 200
+        assert (await at.request("PATCH", path, part | fields)).status == 200
 
 
 @pytest.mark.spec("X-01")
@@ -33,7 +35,7 @@ async def test_the_name_of_a_snapshot_is_no_option_of_git(tmp_path: Path, kind: 
     create_repository(root, REVERT_FILES)
     victim.write_text("precious")
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
+    async with serve_stage(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         where, said = await _worked(at, root)
         await _change(at, where, said, kind, snapshot=f"--output={victim}")
         looked = await at.get(f"{where}/diff")
@@ -48,12 +50,12 @@ async def test_an_undo_takes_nothing_of_what_git_itself_keeps(tmp_path: Path) ->
     create_repository(root, REVERT_FILES)
     before = (root / ".git/config").read_bytes()
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
+    async with serve_stage(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         where, said = await _worked(at, root)
         await _change(at, where, said, "patch", hash=NOTHING, files=[str(root / ".git/config")])
         undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
     assert (root / ".git/config").read_bytes() == before
-    assert ".git/config" in undone.body["revert"]["note"]
+    assert ".git/config" in undone.json["revert"]["note"]
 
 
 @pytest.mark.spec("X-01")
@@ -62,12 +64,12 @@ async def test_an_undo_removes_nothing_that_a_redo_could_not_bring_back(tmp_path
     create_repository(root, {**REVERT_FILES, ".gitignore": ".env\n"})
     (root / ".env").write_text("KEY=1\n")
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
+    async with serve_stage(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         where, said = await _worked(at, root)
         await _change(at, where, said, "patch", hash=NOTHING, files=[str(root / ".env")])
         undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
     assert (root / ".env").read_text() == "KEY=1\n"
-    assert ".env" in undone.body["revert"]["note"]
+    assert ".env" in undone.json["revert"]["note"]
 
 
 @pytest.mark.spec("X-01")
@@ -77,7 +79,7 @@ async def test_a_session_whose_snapshots_are_kept_no_more_is_undone_and_redone_w
     root = tmp_path / "project"
     create_repository(root, REVERT_FILES)
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
+    async with serve_stage(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         where, said = await _worked(at, root)
         for number, kind in enumerate(("step-start", "step-finish")):
             await _change(at, where, said, kind, snapshot=f"{number:040x}")
@@ -86,8 +88,8 @@ async def test_a_session_whose_snapshots_are_kept_no_more_is_undone_and_redone_w
         looked = await at.get(f"{where}/diff")
         undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
         redone = await at.post(f"{where}/unrevert")
-    assert (looked.status, looked.body) == (200, [])
+    assert (looked.status, looked.json) == (200, [])
     assert (undone.status, redone.status) == (200, 200)
-    assert "a.txt" in undone.body["revert"]["note"]
-    assert "revert" not in redone.body
+    assert "a.txt" in undone.json["revert"]["note"]
+    assert "revert" not in redone.json
     assert read_tree(root) == left

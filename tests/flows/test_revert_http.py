@@ -6,7 +6,7 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, call, say
-from tests.support.http.server import Caller, calling
+from tests.support.http.server import StageClient, serve_stage
 from tests.support.project import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, create_repository, read_tree
 from tests.support.tool import Gate
 
@@ -17,13 +17,13 @@ async def test_a_client_undoes_looks_and_redoes(tmp_path: Path) -> None:
     create_repository(root, REVERT_FILES)
     coding = Config(data_dir=tmp_path / "data")
     more = {"coding": coding, "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
-        session = (await at.post(f"/session?directory={root}")).body
+    async with serve_stage(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
+        session = (await at.post(f"/session?directory={root}")).json
         where = f"/session/{session['id']}"
         await at.post(f"{where}/message", {"parts": [{"type": "text", "text": "go"}]})
-        asked = (await at.get(f"{where}/message")).body[0]["info"]
-        whole = (await at.get(f"{where}/diff")).body
-        one = (await at.get(f"{where}/diff?messageID={asked['id']}")).body
+        asked = (await at.get(f"{where}/message")).json[0]["info"]
+        whole = (await at.get(f"{where}/diff")).json
+        one = (await at.get(f"{where}/diff?messageID={asked['id']}")).json
         undone = await at.post(f"{where}/revert", {"messageID": asked["id"], "unknown": 1})
         after_undo = read_tree(root)
         redone = await at.post(f"{where}/unrevert")
@@ -33,15 +33,15 @@ async def test_a_client_undoes_looks_and_redoes(tmp_path: Path) -> None:
     }  # fmt: skip
     assert set(whole[0]) == {"file", "patch", "additions", "deletions", "status"}
     assert (undone.status, redone.status) == (200, 200)
-    assert undone.body["revert"]["messageID"] == asked["id"]
-    assert {"snapshot", "diff"} < set(undone.body["revert"])
-    assert undone.body["summary"] == {"additions": 2, "deletions": 2, "files": 3}
+    assert undone.json["revert"]["messageID"] == asked["id"]
+    assert {"snapshot", "diff"} < set(undone.json["revert"])
+    assert undone.json["summary"] == {"additions": 2, "deletions": 2, "files": 3}
     assert after_undo == REVERT_FILES
-    assert "revert" not in redone.body
+    assert "revert" not in redone.json
     assert read_tree(root) != REVERT_FILES
 
 
-async def _refusals(at: Caller, where: str, asked: str) -> list[int]:
+async def _refusals(at: StageClient, where: str, asked: str) -> list[int]:
     bodies: tuple[dict[str, object], ...] = (
         {"messageID": asked},
         {},
@@ -55,12 +55,12 @@ async def _refusals(at: Caller, where: str, asked: str) -> list[int]:
 async def test_what_cannot_be_undone_is_refused(tmp_path: Path) -> None:
     gate = Gate("gate")
     script: Script = {"go": [[call("gate")], [say("Through.")]]}
-    async with calling(tmp_path, script, tools=[gate.tool], undoes=True) as at:
-        session = (await at.post("/session")).body
+    async with serve_stage(tmp_path, script, tools=[gate.tool], undoes=True) as at:
+        session = (await at.post("/session")).json
         where = f"/session/{session['id']}"
         await at.post(f"{where}/prompt_async", {"parts": [{"type": "text", "text": "go"}]})
         await gate.until_started()
-        asked = (await at.get(f"{where}/message")).body[0]["info"]["id"]
+        asked = (await at.get(f"{where}/message")).json[0]["info"]["id"]
         busy = await _refusals(at, where, asked)
         redo = (await at.post(f"{where}/unrevert")).status
         gone = [
@@ -71,7 +71,7 @@ async def test_what_cannot_be_undone_is_refused(tmp_path: Path) -> None:
         gate.go.set()
         await at.stage.runtime.wait(session["id"])
         rest = await _refusals(at, where, asked)
-        said = (await at.get(where)).body["revert"]
+        said = (await at.get(where)).json["revert"]
     assert busy == [409, 400, 400, 409]
     assert (redo, gone, diff) == (409, [404, 404], 404)
     assert rest == [200, 400, 400, 404]

@@ -12,7 +12,7 @@ from asyncagents.domain.id import Ids
 from asyncagents.errors import Conflict, SessionBusy
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.testing.inside import inside
-from tests.support.delegation import launch
+from tests.support.delegation import launch_task
 from tests.support.project import GO, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
@@ -22,7 +22,7 @@ from tests.support.wait import PATIENCE
 async def test_what_a_task_was_doing_to_files_when_it_was_ended_is_put_back(tmp_path: Path) -> None:
     gate = Gate("gate")
     script: Script = {
-        "go": [[launch("Work", "child work")], [say("Launched.")]],
+        "go": [[launch_task("Work", "child work")], [say("Launched.")]],
         "child work": [[call("work", text=GO), call("gate")], [say("Done.")]],
     }
     async with open_revert_project(tmp_path, script, tools=[gate.tool]) as at:
@@ -83,7 +83,7 @@ async def test_a_copy_ends_where_an_undo_begins_within_a_message(tmp_path: Path)
         await at.runtime.reverts.revert(at.session_id, step.info.id, made.id)
         copy = await at.runtime.conversations.fork(at.session_id)
         await at.runtime.prompt(copy.id, "hello")
-        texts = str(at.told())
+        texts = str(at.request_messages())
     assert "Kept." in texts
     assert "Secret." not in texts
 

@@ -15,13 +15,13 @@ from asyncagents.errors import AlreadySettled, NotFound, SessionBusy
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.testing.inside import inside
-from tests.support.delegation import launch
+from tests.support.delegation import launch_task
 from tests.support.project import GO, MORE, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.runtime import Stage, roles
-from tests.support.tool import Gate, later
+from tests.support.tool import Gate, build_pending_tool
 from tests.support.wait import PATIENCE
 
-LATER = later("deploy", note="queued")
+LATER = build_pending_tool("deploy", note="queued")
 
 
 async def undo(at: Stage, message_id: MessageId, part_id: PartId | None = None) -> Revert:
@@ -45,7 +45,7 @@ async def test_an_open_call_that_is_undone_is_settled_and_a_late_result_is_a_con
         assert roles(await at.messages()) == ["user", "assistant"]
         with pytest.raises(AlreadySettled):
             await at.runtime.complete(waiting.id, "much too late")
-        assert not [told for told in at.told() if isinstance(told, ToolTurn)]
+        assert not [told for told in at.request_messages() if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("X-01")
@@ -66,7 +66,7 @@ async def test_a_call_from_before_the_point_still_waits_and_its_result_makes_the
         await at.runtime.complete(waiting.id, "deployed")
         await at.runtime.wait(at.session_id)
         session = await at.runtime.session(at.session_id)
-        said = [told.text for told in at.told() if isinstance(told, UserTurn)]
+        said = [told.text for told in at.request_messages() if isinstance(told, UserTurn)]
     assert session.revert is None
     assert "news?" not in said
     assert any("deployed" in text for text in said)
@@ -76,7 +76,7 @@ async def test_a_call_from_before_the_point_still_waits_and_its_result_makes_the
 async def test_a_task_that_was_launched_is_ended_and_its_files_are_put_back(tmp_path: Path) -> None:
     gate = Gate("gate")
     script: Script = {
-        "go": [[launch("Work", "child work")], [say("Launched.")]],
+        "go": [[launch_task("Work", "child work")], [say("Launched.")]],
         "child work": [[call("work", text=GO)], [call("gate")], [say("Done.")]],
         "hello": [[say("Hi.")]],
     }
@@ -91,7 +91,7 @@ async def test_a_task_that_was_launched_is_ended_and_its_files_are_put_back(tmp_
         (task,) = await at.runtime.tasks.list(at.session_id)
         assert task.status == "cancelled"
         await at.prompt("hello")
-        said = [told.text for told in at.told() if isinstance(told, UserTurn)]
+        said = [told.text for told in at.request_messages() if isinstance(told, UserTurn)]
     assert said == ["hello"]
 
 
@@ -154,7 +154,7 @@ async def test_from_a_part_on_what_came_before_it_stays(tmp_path: Path) -> None:
         await at.prompt("hello")
         kept = await at.messages()
         assert [type(part).__name__ for part in kept[2].parts] == ["StepStartPart", "TextPart"]
-        await at.ears.until(PartRemoved, lambda event: event.part_id == made)
+        await at.listener.until(PartRemoved, lambda event: event.part_id == made)
         revert = await undo(at, first.info.id, only)  # nothing stands before it: the whole prompt goes
         assert (revert.message_id, revert.part_id) == (kept[0].info.id, None)
         assert read_tree(tmp_path / "project") == REVERT_FILES
@@ -200,12 +200,12 @@ async def test_listeners_hear_what_is_removed_and_a_reader_of_the_feed_learns_of
         await at.prompt("go")
         (asked,) = await prompt_ids(at)
         entries = await at.messages()
-        await at.ears.until(SessionDiff)
+        await at.listener.until(SessionDiff)
         await undo(at, asked)
-        undone = await at.ears.until(SessionDiff)
+        undone = await at.listener.until(SessionDiff)
         cursor = await at.runtime.cursor()
         await at.prompt("hello")
-        removed = [(await at.ears.until(MessageRemoved)).message_id for _ in entries]
+        removed = [(await at.listener.until(MessageRemoved)).message_id for _ in entries]
         feed = await at.runtime.feed(cursor)
     assert removed == [entry.info.id for entry in entries]
     assert [event.message_id for event in feed.events if isinstance(event, MessageRemoved)] == removed
@@ -233,7 +233,7 @@ async def test_a_summary_that_is_undone_stands_for_nothing_any_more(tmp_path: Pa
         wish = (await prompt_ids(at))[1]
         await undo(at, wish)
         await at.prompt("two")
-        said = [told.text for told in at.told() if isinstance(told, UserTurn)]
+        said = [told.text for told in at.request_messages() if isinstance(told, UserTurn)]
     assert said[0] == "one"
     assert said[-1] == "two"
     assert len(said) == 2
@@ -259,9 +259,9 @@ async def test_after_each_turn_listeners_hear_what_the_session_has_changed_so_fa
     """OpenCode's terminal puts it in the place of `GET /session/{id}/diff`, which is of the whole session."""
     async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
-        await at.ears.until(SessionDiff)
+        await at.listener.until(SessionDiff)
         await at.prompt("more")
-        told = await at.ears.until(SessionDiff)
+        told = await at.listener.until(SessionDiff)
         asked = await at.runtime.reverts.diff(at.session_id)
         last = await at.runtime.reverts.diff(at.session_id, (await prompt_ids(at))[1])
     assert told.diff == asked
@@ -273,14 +273,14 @@ async def test_after_each_turn_listeners_hear_what_the_session_has_changed_so_fa
 async def test_after_an_undo_and_a_redo_listeners_hear_which_changes_are_left(tmp_path: Path) -> None:
     async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
-        await at.ears.until(SessionDiff)
+        await at.listener.until(SessionDiff)
         await at.prompt("more")
-        whole = (await at.ears.until(SessionDiff)).diff
+        whole = (await at.listener.until(SessionDiff)).diff
         await undo(at, (await prompt_ids(at))[1])
-        left = (await at.ears.until(SessionDiff)).diff
+        left = (await at.listener.until(SessionDiff)).diff
         asked = await at.runtime.reverts.diff(at.session_id)
         await at.runtime.reverts.unrevert(at.session_id)
-        again = (await at.ears.until(SessionDiff)).diff
+        again = (await at.listener.until(SessionDiff)).diff
     assert left == asked
     assert [each.file for each in left] == ["a.txt", "b.txt", "c.txt"]
     assert again == whole

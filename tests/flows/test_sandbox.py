@@ -8,7 +8,7 @@ import pytest
 from asyncagents.config.config import AgentConfig, Permission, SandboxConfig
 from asyncagents.domain.conversation.part import ToolFailed
 from asyncagents.llm.scripted import call, say
-from tests.support.delegation import Scenes, open_delegation_project
+from tests.support.delegation import RequestScript, open_delegation_project
 
 ALLOWED: Permission = {
     "bash": "allow",
@@ -22,7 +22,7 @@ ALLOWED: Permission = {
 async def test_a_task_is_confined_as_its_launcher_is(tmp_path: Path, confined: bool) -> None:
     """The task's own agent has no sandbox: alone, it writes where it likes."""
     outside = tmp_path / "outside"
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [
             [call("task", description="Job", prompt="work", subagent_type="worker")],
             [say("Done.")],
@@ -47,7 +47,7 @@ async def test_a_sandboxed_agent_without_bwrap_is_told_why_and_runs_nothing(
     for name in ("git", "bash"):
         (programs / name).symlink_to(shutil.which(name) or name)
     monkeypatch.setenv("PATH", str(programs))
-    scenes: Scenes = {"go": [[call("bash", command="echo ran > ran")], [say("No.")]]}
+    scenes: RequestScript = {"go": [[call("bash", command="echo ran > ran")], [say("No.")]]}
     async with open_delegation_project(
         tmp_path, scenes, sandbox=SandboxConfig(), permission=dict(ALLOWED)
     ) as at:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.server.http.timeouts import Timeouts
-from tests.support.http.raw import WAIT, Heard, Target, Wire, target
+from tests.support.http.raw import WAIT, RawConnection, Response, Target, open_target
 
 EVENTS, HEALTH, PENDING = "/v1/events", "/v1/health", "/async-tool/pending"
 WEBHOOK = "/async-tool/webhook"
@@ -20,7 +20,7 @@ TIMEOUTS = Timeouts(connections=MANY, header_seconds=600.0, body_seconds=600.0, 
 
 
 @asynccontextmanager
-async def _opened(at: Target, *requests: bytes) -> AsyncIterator[list[Wire]]:
+async def _opened(at: Target, *requests: bytes) -> AsyncIterator[list[RawConnection]]:
     """A connection for each, that has sent it."""
     async with AsyncExitStack() as stack:
         wires = [await stack.enter_async_context(await at.connect()) for _ in requests]
@@ -31,19 +31,19 @@ async def _opened(at: Target, *requests: bytes) -> AsyncIterator[list[Wire]]:
 
 async def _crowd(at: Target, kind: str) -> list[bytes]:
     """Connections that stay, none with the token."""
-    slow = at.request("POST", WEBHOOK, {"Content-Length": "1000"}, b"{")
-    stream = at.request("GET", EVENTS)
+    slow = at.build_request("POST", WEBHOOK, {"Content-Length": "1000"}, b"{")
+    stream = at.build_request("GET", EVENTS)
     return {
         "streams": [stream] * SHARE + [b""] * (MANY - SHARE),
         "nothing said": [b""] * MANY,
         "half a head": [b"GET /v1/health HTTP/1.1\r\nHost: "] * MANY,
         "half a body": [slow] * MANY,
         "streams and bodies": [stream] * SHARE + [slow] * (MANY - SHARE),
-        "kept": [at.request("GET", HEALTH)] * MANY,
+        "kept": [at.build_request("GET", HEALTH)] * MANY,
     }[kind]
 
 
-async def _until_full(at: Target, wires: list[Wire], requests: list[bytes]) -> None:
+async def _until_full(at: Target, wires: list[RawConnection], requests: list[bytes]) -> None:
     """What is answered at all is answered by now."""
     whole = [
         wire
@@ -51,9 +51,9 @@ async def _until_full(at: Target, wires: list[Wire], requests: list[bytes]) -> N
         if sent.startswith(b"GET") and b"\r\n\r\n" in sent
     ]
     for wire in whole:
-        assert (await wire.hear()).status == 200
+        assert (await wire.read_response()).status == 200
     async with asyncio.timeout(WAIT):
-        while len(at.buffered()) < len(wires):  # noqa: ASYNC110  the server accepts them
+        while len(at.buffered_bytes()) < len(wires):  # noqa: ASYNC110  the server accepts them
             await asyncio.sleep(0.01)
 
 
@@ -61,32 +61,32 @@ async def _until_full(at: Target, wires: list[Wire], requests: list[bytes]) -> N
     "kind", ["streams", "nothing said", "half a head", "half a body", "streams and bodies", "kept"]
 )
 async def test_no_crowd_without_the_token_keeps_out_who_has_it(tmp_path: Path, kind: str) -> None:
-    async with target(tmp_path, timeouts=TIMEOUTS) as at:
+    async with open_target(tmp_path, timeouts=TIMEOUTS) as at:
         requests = await _crowd(at, kind)
         async with _opened(at, *requests) as wires:
             await _until_full(at, wires, requests)
-            stream = at.request("GET", EVENTS, at.bearer)
+            stream = at.build_request("GET", EVENTS, at.bearer)
             async with _opened(at, *[stream] * MANY) as known:
-                heard = [await wire.hear() for wire in known]
-            again = await at.ask("GET", PENDING, at.bearer)
+                heard = [await wire.read_response() for wire in known]
+            again = await at.request("GET", PENDING, at.bearer)
 
     assert [each.status for each in heard] == [200] * MANY
     assert again.status == 200
 
 
 async def test_streams_without_the_token_have_a_quarter_of_the_connections(tmp_path: Path) -> None:
-    async with target(tmp_path, timeouts=TIMEOUTS) as at, AsyncExitStack() as stack:
-        wires = await stack.enter_async_context(_opened(at, *[at.request("GET", EVENTS)] * SHARE))
-        taken = [(await wire.hear()).status for wire in wires]
-        refused = await at.ask("GET", EVENTS)
-        looked = await at.ask("GET", "/v1/tasks")
-        async with _opened(at, at.request("GET", EVENTS, at.bearer)) as (known,):
-            let_in = await known.hear()
+    async with open_target(tmp_path, timeouts=TIMEOUTS) as at, AsyncExitStack() as stack:
+        wires = await stack.enter_async_context(_opened(at, *[at.build_request("GET", EVENTS)] * SHARE))
+        taken = [(await wire.read_response()).status for wire in wires]
+        refused = await at.request("GET", EVENTS)
+        looked = await at.request("GET", "/v1/tasks")
+        async with _opened(at, at.build_request("GET", EVENTS, at.bearer)) as (known,):
+            let_in = await known.read_response()
         wires[0].reset()
         freed = await _stream_until(at, 200)
 
     assert taken == [200] * SHARE
-    assert (refused.status, refused.name) == (429, "TooManyRequestsError")
+    assert (refused.status, refused.error_name) == (429, "TooManyRequestsError")
     assert int(refused.headers["retry-after"]) > 0
     assert "token" in refused.body.decode()
     assert (looked.status, let_in.status, freed.status) == (200, 200, 200)
@@ -94,10 +94,10 @@ async def test_streams_without_the_token_have_a_quarter_of_the_connections(tmp_p
 
 async def test_places_of_streams_come_back_however_streams_end(tmp_path: Path) -> None:
     """Looked at with HEAD, refused by what they ask, or hung up on."""
-    async with target(tmp_path, timeouts=TIMEOUTS) as at:
+    async with open_target(tmp_path, timeouts=TIMEOUTS) as at:
         for _ in range(2 * SHARE):
-            assert (await at.ask("HEAD", EVENTS)).status == 200
-            assert (await at.ask("GET", f"{EVENTS}?after=nonsense")).status == 400
+            assert (await at.request("HEAD", EVENTS)).status == 200
+            assert (await at.request("GET", f"{EVENTS}?after=nonsense")).status == 400
             assert (await _stream_until(at, 200)).status == 200
 
 
@@ -105,31 +105,31 @@ async def test_places_of_streams_come_back_however_streams_end(tmp_path: Path) -
 async def test_who_makes_room_is_who_is_missed_least(tmp_path: Path, silent_seconds: float) -> None:
     """Never who has the token. Who says nothing has some time to speak."""
     timeouts = replace(TIMEOUTS, connections=5, silent_seconds=silent_seconds)
-    async with target(tmp_path, timeouts=timeouts) as at, AsyncExitStack() as stack:
-        stream, known = at.request("GET", EVENTS), at.request("GET", EVENTS, at.bearer)
-        body = at.request("POST", WEBHOOK, {"Content-Length": "1000"}, b"{")
-        health = at.request("GET", HEALTH)
+    async with open_target(tmp_path, timeouts=timeouts) as at, AsyncExitStack() as stack:
+        stream, known = at.build_request("GET", EVENTS), at.build_request("GET", EVENTS, at.bearer)
+        body = at.build_request("POST", WEBHOOK, {"Content-Length": "1000"}, b"{")
+        health = at.build_request("GET", HEALTH)
         wires = await stack.enter_async_context(_opened(at, known, b"", body, stream, health))
         own, silent, slow, listener, idle = wires
         for wire in (own, listener, idle):
-            assert (await wire.hear()).status == 200
+            assert (await wire.read_response()).status == 200
         for wire in (idle, *((listener, silent) if silent_seconds else (silent, listener)), slow):
             (late,) = await stack.enter_async_context(_opened(at, known))
-            assert (await late.hear()).status == 200
-            await wire.until_closed()
+            assert (await late.read_response()).status == 200
+            await wire.read_until_closed()
             wires.append(late)
         async with await at.connect() as full:
-            refused = await full.hear()
+            refused = await full.read_response()
         alive = [not wire.reader.at_eof() for wire in (own, *wires[5:])]
         wires[-1].reset()
-        await own.until(lambda: len(at.buffered()) < 5)
+        await own.wait_for(lambda: len(at.buffered_bytes()) < 5)
 
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     assert alive == [True] * 5
 
 
-async def _stream_until(at: Target, status: int) -> Heard:
-    heard, tries = Heard(), 200
+async def _stream_until(at: Target, status: int) -> Response:
+    heard, tries = Response(), 200
     while heard.status != status and tries:
-        heard, tries = await at.ask("GET", EVENTS), tries - 1
+        heard, tries = await at.request("GET", EVENTS), tries - 1
     return heard

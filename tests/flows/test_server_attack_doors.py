@@ -8,8 +8,8 @@ import pytest
 
 from asyncagents.server.http.peer import UserLookup
 from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners
-from tests.support.hostile.other_user import STRANGER, ask_as, takes_root
-from tests.support.http.raw import Target, target
+from tests.support.hostile.other_user import OTHER_UID, request_as, takes_root
+from tests.support.http.raw import Target, open_target
 from tests.support.http.sdk import serve_approvals
 
 # What a stranger sends, and that it is told nothing by: none is a way around the route that wants its user.
@@ -35,20 +35,20 @@ METHODS = ("HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "QUERY"
 @takes_root
 @pytest.mark.spec("Z-07")
 async def test_no_spelling_of_a_target_tells_another_user_anything(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
-        requests = [at.request("GET", each, {"Connection": "close"}) for each in TARGETS]
-        heard = [(await ask_as(STRANGER, "127.0.0.1", at.port, [each]))[0].status for each in requests]
+    async with open_target(tmp_path) as at:
+        requests = [at.build_request("GET", each, {"Connection": "close"}) for each in TARGETS]
+        heard = [(await request_as(OTHER_UID, "127.0.0.1", at.port, [each]))[0].status for each in requests]
     assert {*heard} <= {400, 401, 404, 405}, list(zip(TARGETS, heard, strict=True))
 
 
 @pytest.mark.spec("Z-07")
 @pytest.mark.parametrize("value", ["203.0.113.7", "127.0.0.1", ""])
 async def test_what_a_proxy_hands_on_is_not_of_this_machine(tmp_path: Path, value: str) -> None:
-    async with target(tmp_path) as at:
-        alone = await at.ask("GET", "/v1/tasks")
-        heard = {name: (await at.ask("GET", "/v1/tasks", {name: value})).status for name in OF_PROXIES}
+    async with open_target(tmp_path) as at:
+        alone = await at.request("GET", "/v1/tasks")
+        heard = {name: (await at.request("GET", "/v1/tasks", {name: value})).status for name in OF_PROXIES}
         proven = [
-            (await at.ask("GET", "/v1/tasks", {name: value, **at.bearer})).status for name in OF_PROXIES
+            (await at.request("GET", "/v1/tasks", {name: value, **at.bearer})).status for name in OF_PROXIES
         ]
     assert alone.status == 200
     assert heard == dict.fromkeys(OF_PROXIES, 401)
@@ -56,16 +56,18 @@ async def test_what_a_proxy_hands_on_is_not_of_this_machine(tmp_path: Path, valu
 
 
 async def _statuses(at: Target, method: str, paths: tuple[str, ...]) -> list[int]:
-    return [(await at.ask(method, each)).status for each in paths]
+    return [(await at.request(method, each)).status for each in paths]
 
 
 @pytest.mark.spec("Z-06")
 async def test_no_method_lists_or_withdraws_approvals_without_the_token(tmp_path: Path) -> None:
     paths = ("/v1/approvals", "/v1/approvals?directory=/", "/v1/approvals/x", "/v1/approvals/")
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         heard = {method: await _statuses(at, method, paths) for method in ("GET", *METHODS)}
         pages = [
-            (await at.ask(method, "/v1/approvals/x", {**at.bearer, "Origin": "http://evil.example"})).status
+            (
+                await at.request(method, "/v1/approvals/x", {**at.bearer, "Origin": "http://evil.example"})
+            ).status
             for method in ("DELETE", "POST")
         ]
     assert {status for each in heard.values() for status in each} <= {400, 401, 404, 405}, heard
@@ -97,17 +99,17 @@ async def test_odd_questions_withdraw_no_approval(tmp_path: Path) -> None:
     async with serve_approvals(tmp_path) as (at, caller, _):
         before = await at.runtime.approvals.list(None)
         for query in QUERIES:
-            asked = await caller.ask("GET", f"/v1/approvals?{query}", headers=caller.token)
+            asked = await caller.request("GET", f"/v1/approvals?{query}", headers=caller.authorization)
             assert asked.status == 400, query
-            await caller.ask("DELETE", f"/v1/approvals?{query}", headers=caller.token)
+            await caller.request("DELETE", f"/v1/approvals?{query}", headers=caller.authorization)
         for permission in ("*", "%25", "b_sh", "BASH", "bash%20", "bash%00"):
             where = f"directory={tmp_path}/project&permission={permission}"
-            await caller.ask("DELETE", f"/v1/approvals?{where}", headers=caller.token)
+            await caller.request("DELETE", f"/v1/approvals?{where}", headers=caller.authorization)
         for each in IDS:
-            told = await caller.ask("DELETE", f"/v1/approvals/{each}", headers=caller.token)
+            told = await caller.request("DELETE", f"/v1/approvals/{each}", headers=caller.authorization)
             assert told.status in {400, 404}, each
         for where in ("", "?permission=bash", "?directory=", f"?directory={tmp_path}", "?directory=/"):
-            await caller.ask("DELETE", f"/v1/approvals{where}", headers=caller.token)
+            await caller.request("DELETE", f"/v1/approvals{where}", headers=caller.authorization)
         assert await at.runtime.approvals.list(None) == before
     assert len(before) == 2
 

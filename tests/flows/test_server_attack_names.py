@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.http.raw import Target, target
+from tests.support.http.raw import Target, open_target
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def at(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Target]:
     """One for all: none of these attacks leaves a trace."""
-    async with target(tmp_path_factory.mktemp("attacked")) as found:
+    async with open_target(tmp_path_factory.mktemp("attacked")) as found:
         yield found
 
 
@@ -103,11 +103,11 @@ async def test_a_name_of_this_machine_lets_in_and_any_other_is_sent_away(at: Tar
     """By whatever route: also where nothing else is asked for."""
     let_in, sent_away = {}, {}
     for name in LET_IN:
-        heard = await at.ask("GET", "/v1/health", {"Host": name.format(port=at.port)})
+        heard = await at.request("GET", "/v1/health", {"Host": name.format(port=at.port)})
         let_in[name] = heard.status
     for name in SENT_AWAY:
         for path in ("/v1/health", "/v1/tasks", "/async-tool/pending", "/nowhere"):
-            heard = await at.ask("GET", path, {"Host": name.format(port=at.port), **at.bearer})
+            heard = await at.request("GET", path, {"Host": name.format(port=at.port), **at.bearer})
             sent_away[name, path] = heard.status
 
     assert set(let_in.values()) == {200}, {name: code for name, code in let_in.items() if code != 200}
@@ -137,7 +137,7 @@ async def test_a_name_of_this_machine_lets_in_and_any_other_is_sent_away(at: Tar
     ],
 )
 async def test_no_second_way_of_naming_a_host_counts(at: Target, raw: bytes, status: int) -> None:
-    heard = await at.say(raw)
+    heard = await at.send_raw(raw)
 
     assert heard.status == status, heard
 
@@ -145,8 +145,8 @@ async def test_no_second_way_of_naming_a_host_counts(at: Target, raw: bytes, sta
 async def test_a_preflight_of_a_rebound_name_is_sent_away_before_anything_is_said_of_origins(
     tmp_path: Path,
 ) -> None:
-    async with target(tmp_path, origins=("http://evil.example",)) as at:
-        heard = await at.ask(
+    async with open_target(tmp_path, origins=("http://evil.example",)) as at:
+        heard = await at.request(
             "OPTIONS", "/async-tool/result", {"Host": "evil.example", "Origin": "http://evil.example"}
         )
 
@@ -157,10 +157,10 @@ async def test_a_name_that_was_allowed_lets_in_however_it_is_written_but_only_wi
     tmp_path: Path,
 ) -> None:
     names = ("Agents.Example.org:8443", "[fd00::1]", "fd00::2")
-    async with target(tmp_path, hosts=names) as at:
+    async with open_target(tmp_path, hosts=names) as at:
         for host in ("agents.example.org", "AGENTS.example.ORG.", "[fd00::1]:80", "[fd00::2]"):
-            assert (await at.ask("GET", "/v1/health", {"Host": host})).status == 200
-            assert (await at.ask("GET", "/v1/tasks", {"Host": host})).status == 401
-            assert (await at.ask("GET", "/v1/tasks", {"Host": host, **at.bearer})).status == 200
-        assert (await at.ask("GET", "/v1/health", {"Host": "example.org"})).status == 403
-        assert (await at.ask("GET", "/v1/health", {"Host": "x.agents.example.org"})).status == 403
+            assert (await at.request("GET", "/v1/health", {"Host": host})).status == 200
+            assert (await at.request("GET", "/v1/tasks", {"Host": host})).status == 401
+            assert (await at.request("GET", "/v1/tasks", {"Host": host, **at.bearer})).status == 200
+        assert (await at.request("GET", "/v1/health", {"Host": "example.org"})).status == 403
+        assert (await at.request("GET", "/v1/health", {"Host": "x.agents.example.org"})).status == 403

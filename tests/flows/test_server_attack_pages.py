@@ -7,7 +7,7 @@ import pytest
 from asyncagents.errors import ConfigError
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
-from tests.support.http.raw import Heard, Target, target
+from tests.support.http.raw import Response, Target, open_target
 
 EVIL = "http://evil.example"
 PAGE = "http://localhost:3000"
@@ -42,11 +42,11 @@ def _filled(headers: dict[str, str], at: Target) -> dict[str, str]:
 
 async def test_no_page_of_another_origin_changes_anything_even_with_the_token(tmp_path: Path) -> None:
     through = []
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         for route in CHANGING:
             for page in FOREIGN:
                 headers = {**_filled(page, at), **JSON, **at.bearer}
-                heard = await at.ask(route.method, _path(route), headers, b"{}")
+                heard = await at.request(route.method, _path(route), headers, b"{}")
                 if heard.status != 403 or "access-control-allow-credentials" in heard.headers:
                     through.append((route.path, page, heard))
 
@@ -56,10 +56,10 @@ async def test_no_page_of_another_origin_changes_anything_even_with_the_token(tm
 
 async def test_no_page_of_another_origin_reads_anything_without_the_token(tmp_path: Path) -> None:
     through = []
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         for route in READING:
             for page in FOREIGN:
-                heard = await at.ask(route.method, _path(route), _filled(page, at))
+                heard = await at.request(route.method, _path(route), _filled(page, at))
                 if heard.status != 401:
                     through.append((route.path, page, heard))
 
@@ -68,11 +68,11 @@ async def test_no_page_of_another_origin_reads_anything_without_the_token(tmp_pa
 
 
 async def test_two_origins_are_those_of_a_stranger_if_one_is(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         raw = (
             f"GET /v1/tasks HTTP/1.1\r\nHost: {at.host}\r\nOrigin: http://{at.host}\r\nOrigin: {EVIL}\r\n\r\n"
         )
-        heard = await at.say(raw.encode())
+        heard = await at.send_raw(raw.encode())
 
     assert heard.status == 401
 
@@ -95,36 +95,36 @@ async def test_two_origins_are_those_of_a_stranger_if_one_is(tmp_path: Path) -> 
 async def test_what_a_form_of_any_page_can_send_is_not_taken(tmp_path: Path, kind: str) -> None:
     """A browser asks before it sends JSON across origins; before it sends these it does not."""
     body = b'{"pendingID": "call_1", "result": {"output": "forged"}}'
-    async with target(tmp_path, auth=False) as at:
+    async with open_target(tmp_path, auth=False) as at:
         kinds = {"Content-Type": kind} if kind else {}
-        refused = await at.ask("POST", "/async-tool/result", kinds, body)
-        taken = await at.ask("POST", "/async-tool/result", JSON, body)
+        refused = await at.request("POST", "/async-tool/result", kinds, body)
+        taken = await at.request("POST", "/async-tool/result", JSON, body)
 
-    assert (refused.status, refused.name) == (415, "UnsupportedMediaTypeError")
+    assert (refused.status, refused.error_name) == (415, "UnsupportedMediaTypeError")
     assert taken.status == 404  # there is no such call
 
 
 async def test_without_a_token_pages_of_other_origins_are_kept_out_all_the_same(tmp_path: Path) -> None:
-    async with target(tmp_path, auth=False) as at:
+    async with open_target(tmp_path, auth=False) as at:
         assert at.token == ""
-        read = await at.ask("GET", "/async-tool/pending")
-        by_page = await at.ask("GET", "/async-tool/pending", {"Origin": EVIL})
-        sent = await at.ask("POST", "/async-tool/result", {"Origin": EVIL, **JSON}, b"{}")
-        handed_on = await at.ask("GET", "/async-tool/pending", {"X-Forwarded-For": "203.0.113.9"})
-        empty = await at.ask("GET", "/async-tool/pending", {"Authorization": "Bearer "})
+        read = await at.request("GET", "/async-tool/pending")
+        by_page = await at.request("GET", "/async-tool/pending", {"Origin": EVIL})
+        sent = await at.request("POST", "/async-tool/result", {"Origin": EVIL, **JSON}, b"{}")
+        handed_on = await at.request("GET", "/async-tool/pending", {"X-Forwarded-For": "203.0.113.9"})
+        empty = await at.request("GET", "/async-tool/pending", {"Authorization": "Bearer "})
 
     assert (read.status, by_page.status, sent.status, handed_on.status) == (200, 401, 403, 401)
     assert empty.status == 200
 
 
 async def test_what_status_says_of_origins_lets_a_page_read_only_with_the_token(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
-        preflight = await at.ask(
+    async with open_target(tmp_path) as at:
+        preflight = await at.request(
             "OPTIONS", "/v1/tasks", {"Origin": EVIL, "Access-Control-Request-Method": "GET"}
         )
-        without = await at.ask("GET", "/v1/tasks", {"Origin": EVIL})
-        proven = await at.ask("GET", "/v1/tasks", {"Origin": EVIL, **at.bearer})
-        local = await at.ask("GET", "/v1/tasks")
+        without = await at.request("GET", "/v1/tasks", {"Origin": EVIL})
+        proven = await at.request("GET", "/v1/tasks", {"Origin": EVIL, **at.bearer})
+        local = await at.request("GET", "/v1/tasks")
 
     assert (preflight.status, without.status, proven.status, local.status) == (204, 401, 200, 200)
     assert preflight.headers["access-control-allow-origin"] == "*"
@@ -132,22 +132,22 @@ async def test_what_status_says_of_origins_lets_a_page_read_only_with_the_token(
     assert all("access-control-allow-credentials" not in each.headers for each in (preflight, proven, local))
 
 
-def _allowed(heard: Heard) -> dict[str, str]:
+def _allowed(heard: Response) -> dict[str, str]:
     return {name: value for name, value in heard.headers.items() if name.startswith("access-control-")}
 
 
 async def test_cors_opens_to_one_origin_and_to_no_other(tmp_path: Path) -> None:
     ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-    async with target(tmp_path, origins=(PAGE,)) as at:
-        let_in = await at.ask("OPTIONS", "/async-tool/result", {"Origin": PAGE, **ask})
-        kept_out = await at.ask("OPTIONS", "/async-tool/result", {"Origin": EVIL, **ask})
-        near = await at.ask("OPTIONS", "/async-tool/result", {"Origin": f"{PAGE}0", **ask})
-        reads = await at.ask("GET", "/v1/tasks", {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"})
-        without = await at.ask("POST", "/async-tool/result", {"Origin": PAGE, **JSON}, b"{}")
-        sends = await at.ask("POST", "/async-tool/result", {"Origin": PAGE, **JSON, **at.bearer}, b"{}")
-        strange = await at.ask("POST", "/async-tool/result", {"Origin": EVIL, **JSON, **at.bearer}, b"{}")
-        looks = await at.ask("GET", "/async-tool/pending", {"Origin": EVIL})
-        nowhere = await at.ask("OPTIONS", "/no/such/route", {"Origin": EVIL, **ask})
+    async with open_target(tmp_path, origins=(PAGE,)) as at:
+        let_in = await at.request("OPTIONS", "/async-tool/result", {"Origin": PAGE, **ask})
+        kept_out = await at.request("OPTIONS", "/async-tool/result", {"Origin": EVIL, **ask})
+        near = await at.request("OPTIONS", "/async-tool/result", {"Origin": f"{PAGE}0", **ask})
+        reads = await at.request("GET", "/v1/tasks", {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"})
+        without = await at.request("POST", "/async-tool/result", {"Origin": PAGE, **JSON}, b"{}")
+        sends = await at.request("POST", "/async-tool/result", {"Origin": PAGE, **JSON, **at.bearer}, b"{}")
+        strange = await at.request("POST", "/async-tool/result", {"Origin": EVIL, **JSON, **at.bearer}, b"{}")
+        looks = await at.request("GET", "/async-tool/pending", {"Origin": EVIL})
+        nowhere = await at.request("OPTIONS", "/no/such/route", {"Origin": EVIL, **ask})
 
     assert let_in.headers["access-control-allow-origin"] == PAGE
     assert let_in.headers["vary"] == "Origin"
@@ -176,12 +176,12 @@ async def test_cors_opens_to_one_origin_and_to_no_other(tmp_path: Path) -> None:
 )
 async def test_what_a_proxy_on_this_machine_hands_on_is_no_local_program(tmp_path: Path, header: str) -> None:
     """Neither does what the header says make one of it."""
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         for value in ("203.0.113.9", "127.0.0.1", "for=127.0.0.1", ""):
-            assert (await at.ask("GET", "/v1/tasks", {header: value})).status == 401
-            assert (await at.ask("GET", "/v1/events", {header: value})).status == 401
-            assert (await at.ask("GET", "/v1/tasks", {header: value, **at.bearer})).status == 200
-            assert (await at.ask("GET", "/v1/health", {header: value})).status == 200
+            assert (await at.request("GET", "/v1/tasks", {header: value})).status == 401
+            assert (await at.request("GET", "/v1/events", {header: value})).status == 401
+            assert (await at.request("GET", "/v1/tasks", {header: value, **at.bearer})).status == 200
+            assert (await at.request("GET", "/v1/health", {header: value})).status == 200
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ async def test_what_a_proxy_on_this_machine_hands_on_is_no_local_program(tmp_pat
 async def test_an_origin_that_no_page_has_or_that_any_has_is_not_let_in(tmp_path: Path, origin: str) -> None:
     """Whoever frames a page can make it one of `null`."""
     with pytest.raises(ConfigError, match="is not an origin"):
-        async with target(tmp_path, origins=(origin,)):
+        async with open_target(tmp_path, origins=(origin,)):
             pass
 
 
@@ -218,9 +218,9 @@ async def test_an_origin_that_no_page_has_or_that_any_has_is_not_let_in(tmp_path
     ],
 )
 async def test_an_origin_may_be_written_as_people_write_it(tmp_path: Path, given: str, sent: str) -> None:
-    async with target(tmp_path, origins=(given,)) as at:
-        heard = await at.ask("GET", "/v1/tasks", {"Origin": sent})
-        near = await at.ask("GET", "/v1/tasks", {"Origin": f"{sent}1"})
+    async with open_target(tmp_path, origins=(given,)) as at:
+        heard = await at.request("GET", "/v1/tasks", {"Origin": sent})
+        near = await at.request("GET", "/v1/tasks", {"Origin": f"{sent}1"})
 
     assert (heard.status, near.status) == (200, 401)
 
@@ -228,5 +228,5 @@ async def test_an_origin_may_be_written_as_people_write_it(tmp_path: Path, given
 @pytest.mark.parametrize("host", ["", "http://x", "a/b", "user@host", "*.example.org", "a b", "a:b:c:x"])
 async def test_a_name_that_no_request_has_is_not_let_in(tmp_path: Path, host: str) -> None:
     with pytest.raises(ConfigError, match="is not a host name"):
-        async with target(tmp_path, hosts=(host,)):
+        async with open_target(tmp_path, hosts=(host,)):
             pass

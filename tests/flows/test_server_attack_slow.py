@@ -17,8 +17,8 @@ from asyncagents.server.http.connection import HEADER_BYTES, MOST_HEADERS, MOST_
 from asyncagents.server.http.timeouts import Timeouts
 from asyncagents.server.route import ServerContext
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.http.asgi import TOKEN, application
-from tests.support.http.raw import SHORT, WAIT, Heard, Target, Wire, target
+from tests.support.http.asgi import TOKEN, build_application
+from tests.support.http.raw import SHORT_TIMEOUTS, WAIT, RawConnection, Response, Target, open_target
 
 HEALTH = "/v1/health"
 RESULT, WEBHOOK = "/async-tool/result", "/async-tool/webhook"
@@ -28,7 +28,7 @@ LENGTH = 12 * MEGABYTE
 LONG: Script = {"Long": [[say("x" * LENGTH)]]}
 
 
-async def _drip(wire: Wire, data: bytes) -> Heard:
+async def _drip(wire: RawConnection, data: bytes) -> Response:
     """Byte by byte, for as long as it is taken; then what was said to it."""
     closed = asyncio.Event()
 
@@ -41,14 +41,14 @@ async def _drip(wire: Wire, data: bytes) -> Heard:
 
     async with asyncio.TaskGroup() as group:
         dripping = group.create_task(sender())
-        heard = await wire.hear()
-        await wire.until_closed()
+        heard = await wire.read_response()
+        await wire.read_until_closed()
         closed.set()
         dripping.cancel()
     return heard
 
 
-async def _until_gone(wire: Wire) -> None:
+async def _until_gone(wire: RawConnection) -> None:
     """It reads nothing, so only what it sends tells."""
     async with asyncio.timeout(WAIT):
         while not wire.writer.transport.is_closing():
@@ -57,16 +57,16 @@ async def _until_gone(wire: Wire) -> None:
 
 
 async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) -> None:
-    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
         heard = await _drip(wire, b"GET /v1/health HTTP/1.1\r\n" + b"X-A: b\r\n" * 1000)
 
-    assert (heard.status, heard.name) == (408, "RequestTimeoutError")
+    assert (heard.status, heard.error_name) == (408, "RequestTimeoutError")
 
 
 async def test_a_head_on_a_kept_connection_is_waited_for_no_longer_than_the_first(tmp_path: Path) -> None:
-    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
-        await wire.send(at.request("GET", HEALTH))
-        assert (await wire.hear()).status == 200
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
+        await wire.send(at.build_request("GET", HEALTH))
+        assert (await wire.read_response()).status == 200
         heard = await _drip(wire, b"GET /v1/health HTTP/1.1\r\n" + b"X-A: b\r\n" * 1000)
 
     assert heard.status == 408
@@ -74,29 +74,31 @@ async def test_a_head_on_a_kept_connection_is_waited_for_no_longer_than_the_firs
 
 @pytest.mark.parametrize("first", [b"", b"\r\n", b"\r\n\r\n\r\n", b"G", b"GET /v1/health HTTP/1.1\r\nHost"])
 async def test_who_connects_and_says_nothing_more_is_not_kept(tmp_path: Path, first: bytes) -> None:
-    async with target(tmp_path, timeouts=SHORT) as at:
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at:
         async with await at.connect() as fresh:
             await fresh.send(first)
-            await fresh.until_closed()
+            await fresh.read_until_closed()
         async with await at.connect() as kept:
-            await kept.send(at.request("GET", HEALTH))
-            assert (await kept.hear()).status == 200
+            await kept.send(at.build_request("GET", HEALTH))
+            assert (await kept.read_response()).status == 200
             await kept.send(first)
-            await kept.until_closed()
+            await kept.read_until_closed()
 
 
 async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) -> None:
-    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
-        await wire.send(at.request("POST", RESULT, {**at.bearer, **JSON, "Content-Length": "100000"}, b"{"))
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
+        await wire.send(
+            at.build_request("POST", RESULT, {**at.bearer, **JSON, "Content-Length": "100000"}, b"{")
+        )
         heard = await _drip(wire, b" " * 10_000)
 
     assert (heard.status, heard.headers["connection"]) == (408, "close")
 
 
 async def test_chunks_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) -> None:
-    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
         await wire.send(
-            at.request("POST", RESULT, {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}, b"")
+            at.build_request("POST", RESULT, {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}, b"")
         )
         heard = await _drip(wire, b"1\r\n{\r\n" * 10_000)
 
@@ -105,25 +107,25 @@ async def test_chunks_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) 
 
 async def test_a_body_that_nobody_reads_does_not_keep_the_connection(tmp_path: Path) -> None:
     """It is refused for another reason, answered without it, or for another route."""
-    async with target(tmp_path, timeouts=SHORT) as at:
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at:
         for path in (HEALTH, "/nowhere", RESULT, "/v1/tasks"):
             for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
                 async with await at.connect() as wire:
-                    await wire.send(at.request(method, path, {"Content-Length": "100000"}, b"{"))
-                    heard = await wire.hear()
-                    await wire.until_closed()
+                    await wire.send(at.build_request(method, path, {"Content-Length": "100000"}, b"{"))
+                    heard = await wire.read_response()
+                    await wire.read_until_closed()
                 assert heard.headers["connection"] == "close", (method, path, heard)
 
 
 async def test_who_waits_to_be_told_to_send_his_body_is_refused_without_it(tmp_path: Path) -> None:
-    async with target(tmp_path) as at, await at.connect() as wire:
+    async with open_target(tmp_path) as at, await at.connect() as wire:
         head = {**JSON, "Expect": "100-continue", "Content-Length": "1000"}
-        await wire.send(at.request("POST", RESULT, head))
-        refused = await wire.hear()
-        await wire.until_closed()
+        await wire.send(at.build_request("POST", RESULT, head))
+        refused = await wire.read_response()
+        await wire.read_until_closed()
         async with await at.connect() as other:
-            await other.send(at.request("POST", RESULT, {**head, **at.bearer}))
-            told = await other.hear()
+            await other.send(at.build_request("POST", RESULT, {**head, **at.bearer}))
+            told = await other.read_response()
 
     assert (refused.status, told.status) == (401, 100)
 
@@ -131,35 +133,35 @@ async def test_who_waits_to_be_told_to_send_his_body_is_refused_without_it(tmp_p
 async def test_a_refusal_is_read_by_who_still_sends_and_the_connection_is_kept_if_it_was_all(
     tmp_path: Path,
 ) -> None:
-    async with target(tmp_path) as at, await at.connect() as wire:
+    async with open_target(tmp_path) as at, await at.connect() as wire:
         for _ in range(2):
-            await wire.send(at.request("POST", RESULT, JSON, b" " * 3 * MEGABYTE))
-            heard = await wire.hear()
+            await wire.send(at.build_request("POST", RESULT, JSON, b" " * 3 * MEGABYTE))
+            heard = await wire.read_response()
             assert (heard.status, heard.headers.get("connection")) == (401, None)
 
 
 async def test_an_idle_connection_is_not_kept_for_ever(tmp_path: Path) -> None:
-    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
-        await wire.send(at.request("GET", HEALTH))
-        assert (await wire.hear()).status == 200
-        assert await wire.until_closed() == b""
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
+        await wire.send(at.build_request("GET", HEALTH))
+        assert (await wire.read_response()).status == 200
+        assert await wire.read_until_closed() == b""
 
 
 async def test_what_comes_before_the_answer_is_not_read_and_its_sender_is_told(tmp_path: Path) -> None:
     """A thousand requests in a row: one is answered, and it was the last."""
-    async with target(tmp_path) as at, await at.connect() as wire:
-        await wire.send(at.request("GET", HEALTH) * 1000)
-        heard = await wire.hear()
-        rest = await wire.until_closed()
+    async with open_target(tmp_path) as at, await at.connect() as wire:
+        await wire.send(at.build_request("GET", HEALTH) * 1000)
+        heard = await wire.read_response()
+        rest = await wire.read_until_closed()
 
     assert (heard.status, heard.headers["connection"], rest) == (200, "close", b"")
 
 
 async def test_a_flood_of_requests_that_wait_for_no_answer_is_cut_off(tmp_path: Path) -> None:
-    async with target(tmp_path) as at, await at.connect() as wire:
-        await wire.send(at.request("GET", "/v1/events"))
-        assert (await wire.hear()).status == 200
-        many = at.request("GET", HEALTH) * 1000
+    async with open_target(tmp_path) as at, await at.connect() as wire:
+        await wire.send(at.build_request("GET", "/v1/events"))
+        assert (await wire.read_response()).status == 200
+        many = at.build_request("GET", HEALTH) * 1000
         async with asyncio.timeout(WAIT):
             while not wire.writer.transport.is_closing():
                 await wire.send(many)
@@ -167,13 +169,13 @@ async def test_a_flood_of_requests_that_wait_for_no_answer_is_cut_off(tmp_path: 
 
 async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: Path) -> None:
     """What is asked after a stream was begun must not hide from the stream that its listener is gone."""
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         before = len(asyncio.all_tasks())
         for _ in range(20):
             async with await at.connect() as wire:
-                await wire.send(at.request("GET", "/v1/events") + at.request("GET", HEALTH))
-                assert (await wire.hear()).status == 200
-                await wire.send(at.request("GET", HEALTH))
+                await wire.send(at.build_request("GET", "/v1/events") + at.build_request("GET", HEALTH))
+                assert (await wire.read_response()).status == 200
+                await wire.send(at.build_request("GET", HEALTH))
                 wire.reset()
         async with asyncio.timeout(WAIT):
             while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
@@ -182,7 +184,7 @@ async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: P
 
 async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path) -> None:
     """No token is wanted for that: who asks again before he is answered had the board look for ever."""
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         (server,) = [
             each
             for each in gc.get_objects()
@@ -192,13 +194,13 @@ async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path)
             before = len(asyncio.all_tasks())
             for _ in range(20):
                 async with await at.connect() as wire:
-                    await wire.send(at.request("GET", "/v1/stats"))
-                    await wire.until(lambda: len(asyncio.all_tasks()) > before)
+                    await wire.send(at.build_request("GET", "/v1/stats"))
+                    await wire.wait_for(lambda: len(asyncio.all_tasks()) > before)
                     wire.reset()
             async with asyncio.timeout(WAIT):
                 while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
                     await asyncio.sleep(0.01)
-        answered = await at.ask("GET", "/v1/stats")
+        answered = await at.request("GET", "/v1/stats")
 
     assert answered.status == 200
 
@@ -206,15 +208,15 @@ async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path)
 async def test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_prompt(tmp_path: Path) -> None:
     """A turn may take days, and clients that give up after a minute ask again."""
     body = b'{"parts": [{"type": "text", "text": "Slow"}]}'
-    async with target(tmp_path, script={"Slow": [[Pause(3600), say("Late.")]]}) as at:
+    async with open_target(tmp_path, script={"Slow": [[Pause(3600), say("Late.")]]}) as at:
         session = await at.runtime.create_session(directory="/")
         head = {**at.bearer, **JSON, "Idempotency-Key": "k"}
-        await at.ask("POST", f"/session/{session.id}/prompt_async", head, body)
+        await at.request("POST", f"/session/{session.id}/prompt_async", head, body)
         before = len(asyncio.all_tasks())
         for _ in range(20):
             async with await at.connect() as wire:
-                await wire.send(at.request("POST", f"/session/{session.id}/message", head, body))
-                await wire.until(lambda: len(asyncio.all_tasks()) > before)
+                await wire.send(at.build_request("POST", f"/session/{session.id}/message", head, body))
+                await wire.wait_for(lambda: len(asyncio.all_tasks()) > before)
                 wire.reset()
         async with asyncio.timeout(WAIT):
             while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
@@ -227,11 +229,11 @@ async def test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_promp
 
 async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
     chunk = b"100000\r\n" + b" " * MEGABYTE + b"\r\n"
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         before, sent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
         async with await at.connect() as wire:
             head = {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}
-            await wire.send(at.request("POST", RESULT, head, b""))
+            await wire.send(at.build_request("POST", RESULT, head, b""))
 
             async def flood() -> None:
                 nonlocal sent
@@ -241,8 +243,8 @@ async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is
 
             async with asyncio.TaskGroup() as group:
                 flooding = group.create_task(flood())
-                heard = await wire.hear()
-                await wire.until_closed()
+                heard = await wire.read_response()
+                await wire.read_until_closed()
                 flooding.cancel()
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
 
@@ -255,13 +257,13 @@ async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is
 async def test_a_body_that_says_it_is_too_large_is_refused_with_413(
     tmp_path: Path, size: int, path: str
 ) -> None:
-    async with target(tmp_path) as at:
-        said = await at.ask("POST", path, {**at.bearer, **JSON, "Content-Length": str(size)}, b"")
-        sent = await at.ask("POST", path, {**at.bearer, **JSON}, b" " * size)
-        absurd = await at.ask("POST", path, {**at.bearer, **JSON, "Content-Length": "9" * 18}, b"")
+    async with open_target(tmp_path) as at:
+        said = await at.request("POST", path, {**at.bearer, **JSON, "Content-Length": str(size)}, b"")
+        sent = await at.request("POST", path, {**at.bearer, **JSON}, b" " * size)
+        absurd = await at.request("POST", path, {**at.bearer, **JSON, "Content-Length": "9" * 18}, b"")
 
     assert [each.status for each in (said, sent, absurd)] == [413, 413, 413]
-    assert sent.name == "PayloadTooLargeError"
+    assert sent.error_name == "PayloadTooLargeError"
 
 
 async def test_bodies_of_strangers_fill_no_more_than_their_room_and_nobody_else_is_kept_out(
@@ -270,19 +272,19 @@ async def test_bodies_of_strangers_fill_no_more_than_their_room_and_nobody_else_
     """Who sent them is known when all of a body has come: hundreds of 10 MiB would be kept until then."""
     large, timeouts = b" " * (MEGABYTE // 2), Timeouts(unverified_bytes=MEGABYTE)
 
-    async def webhook_until(at: Target, status: int) -> Heard:
-        heard, tries = Heard(), 100
+    async def webhook_until(at: Target, status: int) -> Response:
+        heard, tries = Response(), 100
         while heard.status != status and tries > 0:
-            heard, tries = await at.ask("POST", WEBHOOK, {}, large), tries - 1
+            heard, tries = await at.request("POST", WEBHOOK, {}, large), tries - 1
         return heard
 
-    async with target(tmp_path, timeouts=timeouts) as at:
+    async with open_target(tmp_path, timeouts=timeouts) as at:
         async with await at.connect() as slow:
-            head = at.request("POST", WEBHOOK, {"Content-Length": str(2 * MEGABYTE)})
+            head = at.build_request("POST", WEBHOOK, {"Content-Length": str(2 * MEGABYTE)})
             await slow.send(head + b" " * MEGABYTE)
             refused = await webhook_until(at, 429)
-            small = await at.ask("POST", WEBHOOK, {}, b" " * 60_000)
-            known = await at.ask("POST", RESULT, {**at.bearer, **JSON}, large)
+            small = await at.request("POST", WEBHOOK, {}, b" " * 60_000)
+            known = await at.request("POST", RESULT, {**at.bearer, **JSON}, large)
         freed = await webhook_until(at, 401)
 
     assert (refused.status, refused.headers.get("retry-after")) == (429, "1")
@@ -293,11 +295,11 @@ async def _long_answer(at: Target) -> bytes:
     """A request for much more than the machines between us hold."""
     session = await at.runtime.create_session(directory="/")
     await at.runtime.prompt(session.id, "Long")
-    return at.request("GET", f"/session/{session.id}/message", at.bearer)
+    return at.build_request("GET", f"/session/{session.id}/message", at.bearer)
 
 
 async def test_who_does_not_read_a_long_answer_is_cut_off_and_little_of_it_is_held(tmp_path: Path) -> None:
-    async with target(tmp_path, timeouts=SHORT, script=LONG) as at:
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS, script=LONG) as at:
         request = await _long_answer(at)
         async with await at.connect(buffer=4096) as wire:
             wire.pause()
@@ -306,8 +308,8 @@ async def test_who_does_not_read_a_long_answer_is_cut_off_and_little_of_it_is_he
         async with await at.connect(buffer=4096) as other:
             other.pause()
             await other.send(request)
-            await other.until(lambda: max(at.buffered(), default=0) > 0)
-            held = at.buffered()
+            await other.wait_for(lambda: max(at.buffered_bytes(), default=0) > 0)
+            held = at.buffered_bytes()
 
     assert held
     assert max(held) < 4 * CHUNK_BYTES
@@ -315,7 +317,7 @@ async def test_who_does_not_read_a_long_answer_is_cut_off_and_little_of_it_is_he
 
 async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> None:
     """Each piece in less than a stall would take, all of them in much more."""
-    async with target(tmp_path, timeouts=SHORT, script=LONG) as at:
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS, script=LONG) as at:
         request = await _long_answer(at)
         async with await at.connect(buffer=65536) as wire:
             await wire.send(request)
@@ -332,16 +334,16 @@ async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> 
 async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(
     tmp_path: Path, path: str
 ) -> None:
-    timeouts = replace(SHORT, stall_seconds=2.0)  # to encode it all takes its time
-    async with target(tmp_path, timeouts=timeouts, script=LONG) as at:
+    timeouts = replace(SHORT_TIMEOUTS, stall_seconds=2.0)  # to encode it all takes its time
+    async with open_target(tmp_path, timeouts=timeouts, script=LONG) as at:
         session = await at.runtime.create_session(directory="/")
         async with await at.connect(buffer=4096) as deaf, await at.connect() as good:
             for wire in (deaf, good):
-                await wire.send(at.request("GET", path.format(id=session.id), at.bearer))
-                assert (await wire.hear()).status == 200
+                await wire.send(at.build_request("GET", path.format(id=session.id), at.bearer))
+                assert (await wire.read_response()).status == 200
             deaf.pause()
             async with asyncio.TaskGroup() as group:
-                hearing = group.create_task(good.until_said(b'"type":"idle"'))
+                hearing = group.create_task(good.read_until(b'"type":"idle"'))
                 await at.runtime.prompt(session.id, "Long")
             await _until_gone(deaf)
 
@@ -350,12 +352,12 @@ async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(
 
 async def test_who_reads_nothing_of_many_answers_is_cut_off(tmp_path: Path) -> None:
     """Each fits into what the machines between us hold; together they do not."""
-    async with target(tmp_path, timeouts=SHORT) as at, await at.connect(buffer=4096) as wire:
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect(buffer=4096) as wire:
         wire.pause()
         for _ in range(10_000):
             if wire.writer.transport.is_closing():
                 break
-            await wire.send(at.request("GET", "/doc"))
+            await wire.send(at.build_request("GET", "/doc"))
             await asyncio.sleep(0)
         await _until_gone(wire)
 
@@ -375,12 +377,12 @@ async def test_who_reads_nothing_of_many_answers_is_cut_off(tmp_path: Path) -> N
     ],
 )
 async def test_a_head_has_a_size(tmp_path: Path, raw: bytes, status: int) -> None:
-    async with target(tmp_path) as at:
-        heard = await at.say(raw)
+    async with open_target(tmp_path) as at:
+        heard = await at.send_raw(raw)
 
     assert heard.status in {status, 0 if len(raw) > 200_000 else status}
     if heard.status == 431:
-        assert (heard.name, heard.headers["connection"]) == ("HeaderFieldsTooLargeError", "close")
+        assert (heard.error_name, heard.headers["connection"]) == ("HeaderFieldsTooLargeError", "close")
 
 
 @pytest.mark.parametrize(
@@ -389,9 +391,9 @@ async def test_a_head_has_a_size(tmp_path: Path, raw: bytes, status: int) -> Non
     ids=["a trailer", "trailers", "an extension"],
 )
 async def test_nothing_without_an_end_hides_in_a_body(tmp_path: Path, endless: bytes) -> None:
-    async with target(tmp_path) as at, await at.connect() as wire:
+    async with open_target(tmp_path) as at, await at.connect() as wire:
         head = {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}
-        await wire.send(at.request("POST", RESULT, head, endless))
+        await wire.send(at.build_request("POST", RESULT, head, endless))
         more = endless[-1000:] if endless.endswith(b"a" * 1000) else b"X: y\r\n" * 200
 
         async def flood() -> None:
@@ -400,51 +402,51 @@ async def test_nothing_without_an_end_hides_in_a_body(tmp_path: Path, endless: b
 
         async with asyncio.TaskGroup() as group:
             flooding = group.create_task(flood())
-            await wire.until_closed()
+            await wire.read_until_closed()
             flooding.cancel()
 
 
 async def test_what_follows_a_body_is_no_header(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         head = {**JSON, "Transfer-Encoding": "chunked"}
         trailer = f"Authorization: Bearer {at.token}\r\n".encode()
-        heard = await at.ask("POST", RESULT, head, b"2\r\n{}\r\n0\r\n" + trailer + b"\r\n")
+        heard = await at.request("POST", RESULT, head, b"2\r\n{}\r\n0\r\n" + trailer + b"\r\n")
 
     assert heard.status == 401
 
 
 async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_path: Path) -> None:
-    async with target(tmp_path, timeouts=Timeouts(connections=4)) as at:
+    async with open_target(tmp_path, timeouts=Timeouts(connections=4)) as at:
         busy = [await at.connect() for _ in range(4)]
         for wire in busy:
-            await wire.send(at.request("GET", "/v1/events", at.bearer))
-            assert (await wire.hear()).status == 200
+            await wire.send(at.build_request("GET", "/v1/events", at.bearer))
+            assert (await wire.read_response()).status == 200
         async with await at.connect() as late:
-            refused = await late.hear()
+            refused = await late.read_response()
         await busy[0].__aexit__()
         kept = await at.connect()
-        await kept.send(at.request("GET", HEALTH))
-        served = await kept.hear()
-        in_its_place = await at.ask("GET", HEALTH)
-        gone = await kept.until_closed()
+        await kept.send(at.build_request("GET", HEALTH))
+        served = await kept.read_response()
+        in_its_place = await at.request("GET", HEALTH)
+        gone = await kept.read_until_closed()
         for wire in (*busy, kept):
             await wire.__aexit__()
         async with asyncio.timeout(WAIT):
-            while not await at.is_well():  # noqa: ASYNC110  once the others are gone
+            while not await at.is_healthy():  # noqa: ASYNC110  once the others are gone
                 await asyncio.sleep(0.01)
 
-    assert (refused.status, refused.name) == (503, "ServiceUnavailableError")
+    assert (refused.status, refused.error_name) == (503, "ServiceUnavailableError")
     assert (served.status, in_its_place.status, gone) == (200, 200, b"")
 
 
 async def test_fifty_slow_ones_are_all_sent_away_and_nobody_else_waits(tmp_path: Path) -> None:
     """The attack of `benchmarks`, with 500 of them, in small."""
-    async with target(tmp_path, timeouts=SHORT) as at:
+    async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at:
         wires = [await at.connect() for _ in range(50)]
         for number, wire in enumerate(wires):
             await wire.send(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n"[: number + 5])
-        well = [await at.is_well() for _ in range(20)]
-        said = [await wire.until_closed() for wire in wires]
+        well = [await at.is_healthy() for _ in range(20)]
+        said = [await wire.read_until_closed() for wire in wires]
         for wire in wires:
             await wire.__aexit__()
 
@@ -456,26 +458,26 @@ async def test_a_stop_waits_neither_for_streams_nor_for_stalled_readers_nor_for_
     tmp_path: Path,
 ) -> None:
     """With the server's own timeouts: the streams end, and the rest is cut off."""
-    wires: list[Wire] = []
+    wires: list[RawConnection] = []
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         async with open_server(runtime, tmp_path, ServerOptions(port=0), directory=tmp_path) as listing:
             at = Target(runtime, listing)
             for request in (
-                at.request("GET", "/v1/events"),
-                at.request("POST", RESULT, {**at.bearer, **JSON, "Content-Length": "1000"}, b"{"),
+                at.build_request("GET", "/v1/events"),
+                at.build_request("POST", RESULT, {**at.bearer, **JSON, "Content-Length": "1000"}, b"{"),
                 b"GET /v1/health HTTP/1.1\r\n",
                 b"",
             ):
                 wires.append(await at.connect())
                 await wires[-1].send(request)
-            assert (await wires[0].hear()).status == 200
+            assert (await wires[0].read_response()).status == 200
             stalled = await at.connect(buffer=4096)
             stalled.pause()
-            await stalled.send(at.request("GET", "/doc"))
+            await stalled.send(at.build_request("GET", "/doc"))
             began = asyncio.get_running_loop().time()
         took = asyncio.get_running_loop().time() - began
         for wire in wires:
-            await wire.until_closed()
+            await wire.read_until_closed()
             await wire.__aexit__()
         await stalled.__aexit__()
 
@@ -511,7 +513,7 @@ async def test_who_comes_while_the_server_stops_is_not_waited_for_longer_than_th
         "client": ("127.0.0.1", 50_000),
     }
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime, asyncio.timeout(WAIT):
-        app = application(runtime, timeouts=Timeouts(stop_seconds=0.01, body_seconds=10 * WAIT))
+        app = build_application(runtime, timeouts=Timeouts(stop_seconds=0.01, body_seconds=10 * WAIT))
         app.stop()
         await app(scope, receive, send)
 

@@ -21,7 +21,7 @@ from asyncagents.server import auth as gate_room
 from asyncagents.server.discovery import Listing, ServerLock, find_server, read_token, write_listing
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.http.raw import has_ipv6, lan_address, target
+from tests.support.http.raw import has_ipv6, lan_address, open_target
 
 PENDING = "/async-tool/pending"
 TRACE = 5
@@ -32,7 +32,7 @@ def _basic(text: str) -> str:
 
 
 async def test_only_the_whole_token_lets_in(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         token = at.token
         good = [f"Bearer {token}", f"bearer {token}", f"Bearer  {token} ", _basic(f"opencode:{token}")]
         bad = [
@@ -56,10 +56,10 @@ async def test_only_the_whole_token_lets_in(tmp_path: Path) -> None:
             f"{token}",
             f"Token {token}",
         ]
-        let_in = [(await at.ask("GET", PENDING, {"Authorization": each})).status for each in good]
-        kept_out = {each: (await at.ask("GET", PENDING, {"Authorization": each})).status for each in bad}
-        by_query = await at.ask("GET", f"{PENDING}?token={token}&auth_token={token}&access_token={token}")
-        by_cookie = await at.ask("GET", PENDING, {"Cookie": f"token={token}"})
+        let_in = [(await at.request("GET", PENDING, {"Authorization": each})).status for each in good]
+        kept_out = {each: (await at.request("GET", PENDING, {"Authorization": each})).status for each in bad}
+        by_query = await at.request("GET", f"{PENDING}?token={token}&auth_token={token}&access_token={token}")
+        by_cookie = await at.request("GET", PENDING, {"Cookie": f"token={token}"})
 
     assert set(let_in) == {200}
     assert not {each: status for each, status in kept_out.items() if status != 401}
@@ -68,14 +68,14 @@ async def test_only_the_whole_token_lets_in(tmp_path: Path) -> None:
 
 async def test_every_route_that_wants_the_token_wants_it(tmp_path: Path) -> None:
     through = []
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         for route in (each for each in ROUTES if each.access == "token"):
             path = "/".join("x" if part.startswith("{") else part for part in route.path.split("/"))
             body = b"{}" if route.changes else None
-            heard = await at.ask(route.method, path, {"Content-Type": "application/json"}, body)
+            heard = await at.request(route.method, path, {"Content-Type": "application/json"}, body)
             if heard.status != 401 or "www-authenticate" not in heard.headers:
                 through.append((route.path, heard))
-        head = await at.ask("HEAD", PENDING)
+        head = await at.request("HEAD", PENDING)
 
     assert not through
     assert head.status == 401
@@ -86,8 +86,8 @@ async def test_a_token_is_compared_in_a_time_that_tells_nothing(tmp_path: Path) 
     names = gate_room.Authorizer._has_token.__code__.co_names
 
     assert "compare_digest" in names
-    async with target(tmp_path) as at:
-        assert (await at.ask("GET", PENDING, at.bearer)).status == 200
+    async with open_target(tmp_path) as at:
+        assert (await at.request("GET", PENDING, at.bearer)).status == 200
 
 
 @pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "lan", "name"])
@@ -128,21 +128,21 @@ async def test_an_address_that_is_none_of_ours_is_refused_with_a_sentence(
 
 async def test_where_other_machines_come_everything_but_health_wants_the_token(tmp_path: Path) -> None:
     """By whatever name: no name server opens anything to anybody who has no token."""
-    async with target(tmp_path, hostname="0.0.0.0") as at:
+    async with open_target(tmp_path, hostname="0.0.0.0") as at:
         for host in ("anything.example", "127.0.0.1", "localhost", "10.1.2.3:80"):
-            assert (await at.ask("GET", "/v1/health", {"Host": host})).status == 200
-            assert (await at.ask("GET", "/v1/tasks", {"Host": host})).status == 401
-            assert (await at.ask("GET", "/v1/events", {"Host": host})).status == 401
-            assert (await at.ask("GET", "/v1/tasks", {"Host": host, **at.bearer})).status == 200
+            assert (await at.request("GET", "/v1/health", {"Host": host})).status == 200
+            assert (await at.request("GET", "/v1/tasks", {"Host": host})).status == 401
+            assert (await at.request("GET", "/v1/events", {"Host": host})).status == 401
+            assert (await at.request("GET", "/v1/tasks", {"Host": host, **at.bearer})).status == 200
         page = {"Host": "evil.example", "Origin": "http://evil.example"}
-        assert (await at.ask("GET", "/v1/tasks", page)).status == 401
-        assert (await at.ask("POST", "/async-tool/webhook", {}, b"{}")).status == 401
+        assert (await at.request("GET", "/v1/tasks", page)).status == 401
+        assert (await at.request("POST", "/async-tool/webhook", {}, b"{}")).status == 401
 
 
 async def test_files_with_the_token_are_for_the_owner_alone_and_gone_with_the_server(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        async with target(tmp_path) as at:
+        async with open_target(tmp_path) as at:
             listing, token = tmp_path / "server.json", tmp_path / "token"
             modes = [stat.S_IMODE(os.lstat(path).st_mode) for path in (listing, token)]
             said = listing.read_text()
@@ -154,7 +154,7 @@ async def test_files_with_the_token_are_for_the_owner_alone_and_gone_with_the_se
     assert len(at.token) == 64
     assert not listing.exists()
     assert [name for name in os.listdir(tmp_path) if "token" in name] == ["token"]
-    async with target(tmp_path) as again:
+    async with open_target(tmp_path) as again:
         assert again.token == at.token
 
 
@@ -206,7 +206,7 @@ def test_a_link_that_was_laid_where_the_token_is_written_gets_nothing(tmp_path: 
     (tmp_path / "server.json.new").symlink_to(tmp_path / "loot")
 
     async def serve() -> None:
-        async with target(tmp_path):
+        async with open_target(tmp_path):
             assert not (tmp_path / "server.json").is_symlink()
 
     asyncio.run(serve())
@@ -234,17 +234,17 @@ async def test_the_token_is_in_no_log_no_answer_and_no_name_of_anything(
     for logger in ("", "uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "asyncagents"):
         caplog.set_level(TRACE, logger)
     heard = []
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         asyncio.get_running_loop().set_debug(True)
         token = at.token
-        heard += [await at.ask("GET", path, at.bearer) for path in ("/v1/tasks", PENDING, "/nowhere")]
-        heard.append(await at.ask("POST", "/async-tool/result", at.bearer, b"{"))
-        heard.append(await at.ask("GET", f"{PENDING}?limit=x", {"Authorization": _basic(f"a:{token}")}))
+        heard += [await at.request("GET", path, at.bearer) for path in ("/v1/tasks", PENDING, "/nowhere")]
+        heard.append(await at.request("POST", "/async-tool/result", at.bearer, b"{"))
+        heard.append(await at.request("GET", f"{PENDING}?limit=x", {"Authorization": _basic(f"a:{token}")}))
         heard.append(
-            await at.say(f"GET / HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\0bad\r\n\r\n".encode())
+            await at.send_raw(f"GET / HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\0bad\r\n\r\n".encode())
         )
         with _broken(tmp_path / "asyncagents.db"):
-            heard.append(await at.ask("GET", PENDING, at.bearer))
+            heard.append(await at.request("GET", PENDING, at.bearer))
         shown = [repr(at.listing), str(at.listing), _command_line()]
         asyncio.get_running_loop().set_debug(False)
 
@@ -272,12 +272,12 @@ def _command_line() -> str:
 
 async def test_a_refusal_says_what_would_let_in(tmp_path: Path) -> None:
     page, proxied = {"Origin": "http://localhost:3000"}, {"X-Forwarded-For": "192.0.2.1"}
-    async with target(tmp_path / "token") as at:
-        none = await at.ask("GET", PENDING)
-        other = await at.ask("GET", PENDING, {"Authorization": f"Bearer {'0' * 64}"})
-        foreign = await at.ask("GET", "/v1/tasks", page)
-    async with target(tmp_path / "no_auth", auth=False) as at:
-        no_auth = await at.ask("GET", "/v1/tasks", proxied)
+    async with open_target(tmp_path / "token") as at:
+        none = await at.request("GET", PENDING)
+        other = await at.request("GET", PENDING, {"Authorization": f"Bearer {'0' * 64}"})
+        foreign = await at.request("GET", "/v1/tasks", page)
+    async with open_target(tmp_path / "no_auth", auth=False) as at:
+        no_auth = await at.request("GET", "/v1/tasks", proxied)
     assert [each.status for each in (none, other, foreign, no_auth)] == [401] * 4
     assert b"a token is required" in none.body
     assert b"the token is wrong" in other.body

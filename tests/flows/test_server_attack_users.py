@@ -15,8 +15,8 @@ from asyncagents import ScriptedModel, open_runtime
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.hostile.other_user import STRANGER, ask_as, server_of, takes_root
-from tests.support.http.raw import Target, Wire, has_ipv6, lan_address, target
+from tests.support.hostile.other_user import OTHER_UID, open_server_as, request_as, takes_root
+from tests.support.http.raw import RawConnection, Target, has_ipv6, lan_address, open_target
 
 STATUS = (
     "/v1/stats",
@@ -50,12 +50,12 @@ async def _listening(data: Path, hostname: str) -> AsyncIterator[Target]:
         yield Target(runtime, listing)
 
 
-async def _connect_from(at: Target, address: str) -> Wire:
+async def _connect_from(at: Target, address: str) -> RawConnection:
     raw = socket.socket()
     raw.setblocking(False)
     raw.bind((address, 0))
     await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", at.port))
-    return Wire(*await asyncio.open_connection(sock=raw))
+    return RawConnection(*await asyncio.open_connection(sock=raw))
 
 
 @pytest.mark.spec("Z-07")
@@ -70,16 +70,16 @@ async def test_another_user_reads_nothing_of_the_status_api_without_the_token(
     tmp_path: Path, method: str
 ) -> None:
     name = pwd.getpwuid(os.geteuid()).pw_name
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         heard = {
-            path: (await ask_as(STRANGER, "127.0.0.1", at.port, [at.request(method, path)]))[0]
+            path: (await request_as(OTHER_UID, "127.0.0.1", at.port, [at.build_request(method, path)]))[0]
             for path in STATUS
         }
 
     assert {path: each.status for path, each in heard.items()} == dict.fromkeys(STATUS, 401)
     for each in heard.values() if method == "GET" else ():
         said = each.body.decode()
-        assert each.name == "UnauthorizedError"
+        assert each.error_name == "UnauthorizedError"
         assert f"{name} (uid {os.geteuid()})" in said
         assert "Bearer" in said
         assert "www-authenticate" in each.headers
@@ -88,9 +88,9 @@ async def test_another_user_reads_nothing_of_the_status_api_without_the_token(
 @takes_root
 @pytest.mark.spec("Z-07")
 async def test_any_user_reads_health_readiness_metrics_and_the_document(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
-        requests = [at.request("GET", path) for path in ANY_USER]
-        heard = await ask_as(STRANGER, "127.0.0.1", at.port, requests)
+    async with open_target(tmp_path) as at:
+        requests = [at.build_request("GET", path) for path in ANY_USER]
+        heard = await request_as(OTHER_UID, "127.0.0.1", at.port, requests)
 
     assert [each.status for each in heard] == [200, 200, 200, 200]
 
@@ -98,16 +98,16 @@ async def test_any_user_reads_health_readiness_metrics_and_the_document(tmp_path
 @takes_root
 @pytest.mark.spec("Z-07")
 async def test_another_user_with_the_token_reads_all_of_it(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         ticket = b64encode(f"x:{at.token}".encode()).decode()
         requests = [
-            at.request("GET", "/v1/tasks"),
-            at.request("GET", "/v1/tasks", at.bearer),
-            at.request("GET", f"/v1/tasks?auth_token={ticket}"),
-            at.request("GET", "/v1/tasks"),
-            at.request("GET", f"/v1/events?auth_token={ticket}"),
+            at.build_request("GET", "/v1/tasks"),
+            at.build_request("GET", "/v1/tasks", at.bearer),
+            at.build_request("GET", f"/v1/tasks?auth_token={ticket}"),
+            at.build_request("GET", "/v1/tasks"),
+            at.build_request("GET", f"/v1/events?auth_token={ticket}"),
         ]
-        heard = await ask_as(STRANGER, "127.0.0.1", at.port, requests)
+        heard = await request_as(OTHER_UID, "127.0.0.1", at.port, requests)
 
     assert [each.status for each in heard] == [401, 200, 200, 401, 200]
 
@@ -115,7 +115,7 @@ async def test_another_user_with_the_token_reads_all_of_it(tmp_path: Path) -> No
 @takes_root
 @pytest.mark.spec("Z-07")
 async def test_no_other_spelling_of_a_route_lets_another_user_in(tmp_path: Path) -> None:
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         host = f"Host: {at.host}\r\n"
         spellings = [
             f"GET /v1/tasks HTTP/1.0\r\n{host}\r\n",
@@ -138,7 +138,8 @@ async def test_no_other_spelling_of_a_route_lets_another_user_in(tmp_path: Path)
             f"OPTIONS /v1/tasks HTTP/1.1\r\n{host}\r\n",
         ]
         heard = [
-            (each, (await ask_as(STRANGER, "127.0.0.1", at.port, [each.encode()]))[0]) for each in spellings
+            (each, (await request_as(OTHER_UID, "127.0.0.1", at.port, [each.encode()]))[0])
+            for each in spellings
         ]
 
     through = {each: answer for each, answer in heard if answer.status == 200 or b"tasks" in answer.body}
@@ -163,9 +164,9 @@ async def test_users_are_told_apart_in_every_family_of_addresses(
     if not has_ipv6():
         pytest.skip("there is no IPv6 here")
     async with _listening(tmp_path, hostname) as at:
-        requests = [at.request("GET", path) for path in ("/v1/tasks", "/v1/stats", "/metrics")]
-        stranger = await ask_as(STRANGER, address, at.port, requests)
-        own = await ask_as(os.geteuid(), address, at.port, requests)
+        requests = [at.build_request("GET", path) for path in ("/v1/tasks", "/v1/stats", "/metrics")]
+        stranger = await request_as(OTHER_UID, address, at.port, requests)
+        own = await request_as(os.geteuid(), address, at.port, requests)
 
     assert [each.status for each in stranger] == [401, 401, 200]
     assert [each.status for each in own] == [200, 200, 200]
@@ -175,22 +176,28 @@ async def test_users_are_told_apart_in_every_family_of_addresses(
 @pytest.mark.spec("Z-07")
 async def test_the_server_of_a_plain_user_answers_that_user_and_root() -> None:
     """It looks users up without privileges."""
-    async with server_of(STRANGER) as port:
+    async with open_server_as(OTHER_UID) as port:
         request = f"GET /v1/tasks HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
         heard = {
-            uid: (await ask_as(uid, "127.0.0.1", port, [request]))[0] for uid in (STRANGER, 0, 4321, 65534)
+            uid: (await request_as(uid, "127.0.0.1", port, [request]))[0]
+            for uid in (OTHER_UID, 0, 4321, 65534)
         }
 
-    assert {uid: each.status for uid, each in heard.items()} == {STRANGER: 200, 0: 200, 4321: 401, 65534: 401}
-    assert f"uid {STRANGER}" in heard[4321].body.decode()
+    assert {uid: each.status for uid, each in heard.items()} == {
+        OTHER_UID: 200,
+        0: 200,
+        4321: 401,
+        65534: 401,
+    }
+    assert f"uid {OTHER_UID}" in heard[4321].body.decode()
 
 
 @takes_root
 async def test_without_a_token_every_user_of_the_machine_may_do_everything(tmp_path: Path) -> None:
     """That is what `--no-auth` says."""
-    async with target(tmp_path, auth=False) as at:
-        requests = [at.request("GET", path) for path in ("/v1/tasks", "/session")]
-        heard = await ask_as(STRANGER, "127.0.0.1", at.port, requests)
+    async with open_target(tmp_path, auth=False) as at:
+        requests = [at.build_request("GET", path) for path in ("/v1/tasks", "/session")]
+        heard = await request_as(OTHER_UID, "127.0.0.1", at.port, requests)
 
     assert [each.status for each in heard] == [200, 200]
 
@@ -199,13 +206,15 @@ async def test_without_a_token_every_user_of_the_machine_may_do_everything(tmp_p
 @pytest.mark.spec("Z-07")
 async def test_a_port_that_another_user_takes_over_inherits_nothing(tmp_path: Path) -> None:
     """From the same address and port as a program that was let in a moment ago."""
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         async with await _connect_from(at, HERE) as own:
             port = own.writer.get_extra_info("sockname")[1]
-            await own.send(at.request("GET", "/v1/tasks"))
-            let_in = await own.hear()
+            await own.send(at.build_request("GET", "/v1/tasks"))
+            let_in = await own.read_response()
             own.reset()
-        heard = await ask_as(STRANGER, f"127.0.0.1@{HERE}:{port}", at.port, [at.request("GET", "/v1/tasks")])
+        heard = await request_as(
+            OTHER_UID, f"127.0.0.1@{HERE}:{port}", at.port, [at.build_request("GET", "/v1/tasks")]
+        )
 
     assert let_in.status == 200
     assert heard[0].status == 401
@@ -219,11 +228,11 @@ async def test_what_comes_from_an_address_of_the_network_is_no_program_of_this_m
     paths, address = ("/metrics", "/v1/stats", "/v1/tasks", "/v1/health"), lan_address()
     if address == "192.0.2.1":
         pytest.skip("this machine has no address in a network")
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         heard = {}
         for path in paths:
             async with await _connect_from(at, address) as wire:
-                await wire.send(at.request("GET", path))
-                heard[path] = (await wire.hear()).status
+                await wire.send(at.build_request("GET", path))
+                heard[path] = (await wire.read_response()).status
 
     assert list(heard.values()) == [401, 401, 401, 200]

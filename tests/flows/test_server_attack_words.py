@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
-from tests.support.http.raw import Target, target
+from tests.support.http.raw import Target, open_target
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def at(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Target]:
     """One for all: none of these attacks leaves a trace."""
-    async with target(tmp_path_factory.mktemp("attacked")) as found:
+    async with open_target(tmp_path_factory.mktemp("attacked")) as found:
         yield found
 
 
@@ -65,7 +65,7 @@ async def test_hostile_json_is_refused_by_every_route_that_takes_a_body(at: Targ
     odd = {}
     for route in BODIES:
         for name, body in HOSTILE.items():
-            heard = await at.ask(route.method, _path(route), {**at.bearer, **JSON}, body)
+            heard = await at.request(route.method, _path(route), {**at.bearer, **JSON}, body)
             wanted = 401 if route.access == "signature" else 400
             if heard.status != wanted or b"message" not in heard.body or b"Traceback" in heard.body:
                 odd[route.path, name] = heard
@@ -117,7 +117,7 @@ async def test_no_segment_of_a_path_is_more_than_a_name_of_nothing(at: Target) -
     for route in (each for each in ROUTES if "{" in each.path):
         for segment in SEGMENTS:
             body = b"{}" if route.changes else None
-            heard = await at.ask(route.method, _path(route, segment), {**at.bearer, **JSON}, body)
+            heard = await at.request(route.method, _path(route, segment), {**at.bearer, **JSON}, body)
             ends = route.path == "/session/{id}/abort" and heard.body == b"true"
             if (heard.status not in {400, 404} and not ends) or "x-evil" in heard.headers:
                 odd[route.path, segment] = heard
@@ -155,8 +155,8 @@ async def test_no_segment_of_a_path_is_more_than_a_name_of_nothing(at: Target) -
 )
 async def test_a_path_is_what_it_is_and_nothing_else(at: Target, path: str) -> None:
     """What one reader would make of another path is a path of its own: here there is nothing."""
-    read = await at.ask("GET", path, at.bearer)
-    sent = await at.ask("POST", path, {**at.bearer, **JSON}, b"{}")
+    read = await at.request("GET", path, at.bearer)
+    sent = await at.request("POST", path, {**at.bearer, **JSON}, b"{}")
 
     assert (read.status, sent.status) == (404, 404)
 
@@ -167,7 +167,7 @@ async def test_a_path_is_what_it_is_and_nothing_else(at: Target, path: str) -> N
 )
 async def test_a_query_that_is_no_text_is_refused(at: Target, query: str) -> None:
     for path in ("/v1/health", "/v1/tasks", "/async-tool/pending"):
-        heard = await at.ask("GET", f"{path}?{query}", at.bearer)
+        heard = await at.request("GET", f"{path}?{query}", at.bearer)
         assert heard.status == 400, (path, heard)
 
 
@@ -186,7 +186,7 @@ async def test_no_value_of_a_query_is_more_than_a_sentence_about_it(at: Target) 
                 "%F0%9F%92%A9",
                 "'",
             ):
-                heard = await at.ask(route.method, f"{_path(route)}?{name}={value}", at.bearer)
+                heard = await at.request(route.method, f"{_path(route)}?{name}={value}", at.bearer)
                 if heard.status not in {200, 400, 404} or "x-evil" in heard.headers:
                     odd[route.path, name, value] = heard
                 if "%00" in value and heard.status == 200:
@@ -217,7 +217,7 @@ async def test_no_value_of_a_query_is_more_than_a_sentence_about_it(at: Target) 
 )
 async def test_a_method_that_is_not_meant_here_is_refused(at: Target, method: str, status: int) -> None:
     headers = {**at.bearer, "X-HTTP-Method-Override": "POST", "Max-Forwards": "0"}
-    heard = await at.ask(method, "/v1/health", headers)
+    heard = await at.request(method, "/v1/health", headers)
 
     assert heard.status == status
     assert at.token.encode() not in heard.body
@@ -228,14 +228,14 @@ async def test_a_method_that_is_not_meant_here_is_refused(at: Target, method: st
 async def test_head_says_what_get_would_and_no_more(at: Target) -> None:
     async with await at.connect() as wire:
         for path in ("/v1/health", "/v1/tasks", "/doc"):
-            await wire.send(at.request("HEAD", path, at.bearer))
-            head = await wire.hear(head=True)
-            await wire.send(at.request("GET", path, at.bearer))
-            assert head.status == (await wire.hear()).status == 200
-        await wire.send(at.request("HEAD", "/v1/events", at.bearer))
-        assert (await wire.hear(head=True)).status == 200
-        await wire.send(at.request("GET", "/v1/health"))
-        assert (await wire.hear()).status == 200
+            await wire.send(at.build_request("HEAD", path, at.bearer))
+            head = await wire.read_response(head=True)
+            await wire.send(at.build_request("GET", path, at.bearer))
+            assert head.status == (await wire.read_response()).status == 200
+        await wire.send(at.build_request("HEAD", "/v1/events", at.bearer))
+        assert (await wire.read_response(head=True)).status == 200
+        await wire.send(at.build_request("GET", "/v1/health"))
+        assert (await wire.read_response()).status == 200
 
 
 CONNECT = b"CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -257,9 +257,9 @@ async def test_no_other_protocol_is_spoken(at: Target, raw: bytes, status: int) 
     """What wants to be something else is answered as it is, and was the last on its connection."""
     async with await at.connect() as wire:
         await wire.send(raw + b"\x00\xff garbage \r\n\r\n" * 10)
-        heard = await wire.hear()
-        await wire.send(at.request("GET", "/v1/health"))
-        rest = await wire.until_closed()
+        heard = await wire.read_response()
+        await wire.send(at.build_request("GET", "/v1/health"))
+        rest = await wire.read_until_closed()
 
     assert (heard.status, rest) == (status, b"")
 
@@ -308,11 +308,11 @@ async def test_a_head_that_two_readers_read_differently_is_refused_and_the_rest_
     async with await at.connect() as wire:
         bearer = f"Authorization: Bearer {at.token}\r\n".encode()
         await wire.send(HEAD + bearer + head + b"\r\n0\r\n\r\n" + SMUGGLED)
-        heard = await wire.hear()
-        rest = await wire.until_closed()
+        heard = await wire.read_response()
+        rest = await wire.read_until_closed()
 
     assert (heard.status, heard.headers["connection"]) == (400, "close")
-    assert (heard.name, rest) == ("BadRequest", b"")
+    assert (heard.error_name, rest) == ("BadRequest", b"")
 
 
 @pytest.mark.parametrize(
@@ -332,8 +332,8 @@ async def test_chunks_that_two_readers_read_differently_are_refused(at: Target, 
     async with await at.connect() as wire:
         bearer = f"Authorization: Bearer {at.token}\r\n".encode()
         await wire.send(HEAD + bearer + b"Transfer-Encoding: chunked\r\n\r\n" + body + SMUGGLED)
-        heard = await wire.hear()
-        rest = await wire.until_closed()
+        heard = await wire.read_response()
+        rest = await wire.read_until_closed()
 
     assert heard.status in {400, 0}  # a mistake in the midst of a body has no answer of its own
     assert rest == b""
@@ -344,7 +344,7 @@ async def test_noise_is_answered_with_a_sentence_and_never_with_a_crash(at: Targ
     for noise in _noise(at):
         async with await at.connect() as wire:
             await wire.send(noise + b"\r\n\r\n")
-            heard = await wire.hear()
+            heard = await wire.read_response()
             if heard.status >= 500 or (heard.status and b"message" not in heard.body):
                 odd.append((noise, heard))
 
@@ -352,7 +352,7 @@ async def test_noise_is_answered_with_a_sentence_and_never_with_a_crash(at: Targ
 
 
 def _noise(at: Target) -> list[bytes]:
-    good = at.request("POST", "/async-tool/result", {**at.bearer, **JSON}, b'{"pendingID": "x"}')
+    good = at.build_request("POST", "/async-tool/result", {**at.bearer, **JSON}, b'{"pendingID": "x"}')
     flipped = [good[:n] + bytes([good[n] ^ 0x80]) + good[n + 1 :] for n in range(0, len(good), 7)]
     cut = [good[:n] + good[n + 1 :] for n in range(0, len(good), 11)]
     return [b"\xff" * 100, b"\0" * 100, b"\x16\x03\x01\x02\x00\x01\x00", b"GET", b"GET / ", *flipped, *cut]
@@ -371,8 +371,8 @@ HEAVY = {
 @pytest.mark.parametrize("name", HEAVY)
 async def test_what_would_take_seconds_to_read_is_not_read(tmp_path: Path, name: str) -> None:
     """Nothing else is done meanwhile."""
-    async with target(tmp_path) as at:
-        heard = await at.ask("POST", "/session/x/message", {**at.bearer, **JSON}, HEAVY[name])
+    async with open_target(tmp_path) as at:
+        heard = await at.request("POST", "/session/x/message", {**at.bearer, **JSON}, HEAVY[name])
 
     assert heard.status == 400
     assert b"outside of its strings" in heard.body
@@ -380,20 +380,20 @@ async def test_what_would_take_seconds_to_read_is_not_read(tmp_path: Path, name:
 
 async def test_a_text_may_be_as_large_whatever_is_in_it(tmp_path: Path) -> None:
     text = rb"[1,2],\"\u0041\\" * 500_000
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         session = await at.runtime.create_session(directory=tmp_path)
         body = b'{"noReply": true, "parts": [{"type": "text", "text": "' + text + b'"}]}'
-        heard = await at.ask("POST", f"/session/{session.id}/message", {**at.bearer, **JSON}, body)
+        heard = await at.request("POST", f"/session/{session.id}/message", {**at.bearer, **JSON}, body)
 
     assert heard.status == 200
 
 
 async def test_a_cursor_writes_no_frames_of_its_own(tmp_path: Path) -> None:
     """A stream begins with the cursor that was given."""
-    async with target(tmp_path) as at:
+    async with open_target(tmp_path) as at:
         session = await at.runtime.create_session(directory=tmp_path)
         epoch, _, rev = (await at.runtime.cursor()).split("-")
         cursor = quote(f"{epoch}-0\nevent: session.deleted\ndata: {{}}\n\n-{rev}")
-        heard = await at.ask("GET", f"/v1/sessions/{session.id}/events?after={cursor}", at.bearer)
+        heard = await at.request("GET", f"/v1/sessions/{session.id}/events?after={cursor}", at.bearer)
 
     assert heard.status == 400

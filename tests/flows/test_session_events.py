@@ -14,8 +14,8 @@ from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
 from asyncagents.testing.inside import inside
 from tests.support.http.opencode import HELLO, text_prompt
-from tests.support.http.server import Caller, Frame, calling
-from tests.support.runtime import stage
+from tests.support.http.server import Frame, StageClient, serve_stage
+from tests.support.runtime import open_stage
 from tests.support.wait import PATIENCE
 
 
@@ -42,7 +42,7 @@ def texts(frames: list[Frame]) -> dict[str, str]:
 
 async def test_a_turn_is_told_as_it_happens_and_a_cursor_comes_first(tmp_path: Path) -> None:
     async with (
-        calling(tmp_path, HELLO) as at,
+        serve_stage(tmp_path, HELLO) as at,
         at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames,
     ):
         first = await anext(frames)
@@ -55,7 +55,7 @@ async def test_a_turn_is_told_as_it_happens_and_a_cursor_comes_first(tmp_path: P
 
 
 async def test_a_reader_goes_on_from_any_cursor_and_misses_nothing(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         path = f"/v1/sessions/{at.stage.session_id}/events"
         async with at.stream(path) as frames:
             start = await anext(frames)
@@ -99,9 +99,9 @@ class Halting(ScriptedModel):
 
 async def test_who_joins_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
-    async with calling(tmp_path, model) as at:
+    async with serve_stage(tmp_path, model) as at:
         await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("go"))
-        await at.stage.ears.until_said("two ")
+        await at.stage.listener.until_text("two ")
         async with at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames:
             early = [await anext(frames), await anext(frames)]
             model.go.set()
@@ -115,12 +115,12 @@ async def test_who_joins_while_a_text_is_written_gets_all_of_it(tmp_path: Path) 
 
 async def test_who_goes_on_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
-    async with calling(tmp_path, model) as at:
+    async with serve_stage(tmp_path, model) as at:
         path = f"/v1/sessions/{at.stage.session_id}/events"
         async with at.stream(path) as frames:
             start = await anext(frames)
         await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("go"))
-        await at.stage.ears.until_said("two ")
+        await at.stage.listener.until_text("two ")
         async with at.stream(f"{path}?after={start.id}") as frames:
             seen = [await anext(frames)]
             while "One two " not in texts(seen).values():
@@ -132,7 +132,7 @@ async def test_who_goes_on_while_a_text_is_written_gets_all_of_it(tmp_path: Path
 
 
 async def test_a_cursor_of_another_store_is_reset_and_everything_follows(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         await at.post(f"/session/{at.stage.session_id}/message", text_prompt("hi"))
         async with at.stream(f"/v1/sessions/{at.stage.session_id}/events?after=000000000000-0-7") as frames:
             seen = await until(frames, "session.status")
@@ -143,7 +143,7 @@ async def test_a_cursor_of_another_store_is_reset_and_everything_follows(tmp_pat
 
 
 async def test_a_tree_is_followed_and_other_sessions_are_not_heard(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         runtime, root_id = at.stage.runtime, at.stage.session_id
         other = await runtime.create_session(directory=tmp_path)
         old = await runtime.create_session(directory=tmp_path, parent_id=root_id)
@@ -161,7 +161,7 @@ async def test_a_tree_is_followed_and_other_sessions_are_not_heard(tmp_path: Pat
 
 async def test_what_another_process_does_is_told_too(tmp_path: Path) -> None:
     async with (
-        calling(tmp_path, HELLO) as at,
+        serve_stage(tmp_path, HELLO) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
         at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames,
     ):
@@ -177,11 +177,11 @@ async def test_what_another_process_does_is_told_too(tmp_path: Path) -> None:
 
 async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
     async with (
-        calling(tmp_path, HELLO) as at,
+        serve_stage(tmp_path, HELLO) as at,
         at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames,
     ):
         await anext(frames)
-        await at.ask("DELETE", f"/session/{at.stage.session_id}")
+        await at.request("DELETE", f"/session/{at.stage.session_id}")
         rest = [frame async for frame in frames]
 
     assert "session.deleted" in {frame.type for frame in rest}
@@ -190,12 +190,12 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
 async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
     started = asyncio.Event()
 
-    async def listen(at: Caller) -> int:
+    async def listen(at: StageClient) -> int:
         async with at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames:
             started.set()
             return len([frame async for frame in frames])
 
-    async with asyncio.TaskGroup() as group, calling(tmp_path, HELLO) as at:
+    async with asyncio.TaskGroup() as group, serve_stage(tmp_path, HELLO) as at:
         listening = group.create_task(listen(at))
         await started.wait()
 
@@ -216,28 +216,31 @@ def written(piece: EventBatch) -> str:
 async def test_who_reads_slowly_gets_all_of_a_text_that_was_just_begun(tmp_path: Path) -> None:
     """Its first words are told with its row, a moment before whoever writes it learns that it is there."""
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
-    async with stage(tmp_path, model) as at, aclosing(at.runtime.follow(at.session_id)) as heard:
+    async with open_stage(tmp_path, model) as at, aclosing(at.runtime.follow(at.session_id)) as heard:
         await anext(heard)
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("two ")
+        await at.listener.until_text("two ")
         piece = await anext(heard)
         model.go.set()
-        await at.ears.until(PromptAnswered)
+        await at.listener.until(PromptAnswered)
 
     assert written(piece) == "One two "
 
 
 async def test_who_reads_slowly_gets_all_of_a_text_that_a_new_child_began_meanwhile(tmp_path: Path) -> None:
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
-    async with stage(tmp_path, model) as at, aclosing(at.runtime.follow(at.session_id, tree=True)) as heard:
+    async with (
+        open_stage(tmp_path, model) as at,
+        aclosing(at.runtime.follow(at.session_id, tree=True)) as heard,
+    ):
         await anext(heard)
         child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
         await at.runtime.send(child.id, "go")
-        await at.ears.until_said("two ")
+        await at.listener.until_text("two ")
         while not inside(at.runtime).bus.streaming_events(lambda session_id: True):  # noqa: ASYNC110  nothing tells of it
             await asyncio.sleep(0)
         piece = await anext(heard)
         model.go.set()
-        await at.ears.until(PromptAnswered)
+        await at.listener.until(PromptAnswered)
 
     assert written(piece) == "One two "

@@ -9,41 +9,41 @@ import pytest
 from asyncagents.domain.event import PermissionAsked, SessionIdle
 from asyncagents.llm.scripted import call, say
 from tests.support.http.opencode import HELLO, entry_text, text_prompt
-from tests.support.http.server import calling
+from tests.support.http.server import serve_stage
 from tests.support.tool import CAREFUL, Gate
 
 
 async def test_a_session_is_made_prompted_read_and_deleted(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         made = await at.post("/session", {"title": "Mine"}, idempotency_key="one")
         again = await at.post("/session", {"title": "Mine"}, idempotency_key="one")
-        where = f"/session/{made.body['id']}"
+        where = f"/session/{made.json['id']}"
         answer = await at.post(f"{where}/message", text_prompt("hi"), idempotency_key="k")
         same = await at.post(f"{where}/message", text_prompt("hi"), idempotency_key="k")
-        messages = (await at.get(f"{where}/message")).body
+        messages = (await at.get(f"{where}/message")).json
         one = await at.get(f"{where}/message/{messages[0]['info']['id']}")
-        newest = (await at.get(f"{where}/message?limit=1")).body
-        listed = [each["id"] for each in (await at.get("/session?roots=true&limit=10")).body]
+        newest = (await at.get(f"{where}/message?limit=1")).json
+        listed = [each["id"] for each in (await at.get("/session?roots=true&limit=10")).json]
         found = await at.get(where)
         todo = await at.get(f"{where}/todo")
-        gone = [(await at.ask("DELETE", where)).body, (await at.get(where)).status]
+        gone = [(await at.request("DELETE", where)).json, (await at.get(where)).status]
 
-    assert made.body == again.body
-    assert made.body["title"] == "Mine"
-    assert entry_text(answer.body) == "Hello."
+    assert made.json == again.json
+    assert made.json["title"] == "Mine"
+    assert entry_text(answer.json) == "Hello."
     assert answer == same
     assert [each["info"]["role"] for each in messages] == ["user", "assistant"]
-    assert one.body == messages[0]
+    assert one.json == messages[0]
     assert newest == messages[1:]
-    assert made.body["id"] in listed
-    assert found.body["directory"] == str(tmp_path)
-    assert (todo.status, todo.body) == (200, [])
+    assert made.json["id"] in listed
+    assert found.json["directory"] == str(tmp_path)
+    assert (todo.status, todo.json) == (200, [])
     assert gone == [True, 404]
 
 
 @pytest.mark.spec("O-03")
 async def test_the_todos_of_a_session_that_is_not_there_are_not_found(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         nowhere = [
             (await at.get(f"/session/ses_none/{what}")).status
             for what in ("todo", "children", "message", "message/msg_none")
@@ -57,22 +57,22 @@ async def test_the_todos_of_a_session_that_is_not_there_are_not_found(tmp_path: 
 
 
 async def test_a_prompt_that_nobody_waits_for_is_answered_all_the_same(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}"
         sent = await at.post(f"{where}/prompt_async", text_prompt("hi"))
-        await at.stage.ears.until(SessionIdle)
+        await at.stage.listener.until(SessionIdle)
         kept = await at.post(f"{where}/message", {**text_prompt("note"), "noReply": True})
         after = await at.stage.messages()
 
-    assert (sent.status, sent.body) == (204, None)
-    assert (kept.status, kept.body["info"]["role"]) == (200, "user")
+    assert (sent.status, sent.json) == (204, None)
+    assert (kept.status, kept.json["info"]["role"]) == (200, "user")
     assert [entry.text for entry in after] == ["hi", "Hello.", "note"]
 
 
 async def test_who_hangs_up_cancels_nothing(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
-    async with calling(tmp_path, script, tools=[gate.tool]) as at:
+    async with serve_stage(tmp_path, script, tools=[gate.tool]) as at:
         where = f"/session/{at.stage.session_id}/message"
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(at.post(where, text_prompt("go"), idempotency_key="k"))
@@ -81,39 +81,39 @@ async def test_who_hangs_up_cancels_nothing(tmp_path: Path) -> None:
         gate.go.set()
         answer = await at.post(where, text_prompt("go"), idempotency_key="k")
 
-    assert entry_text(answer.body) == "Through."
+    assert entry_text(answer.json) == "Through."
     assert gate.runs == 1
 
 
 async def test_a_server_that_stops_lets_go_of_whoever_waits_and_the_work_goes_on(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
-    async with asyncio.TaskGroup() as group, calling(tmp_path, script, tools=[gate.tool]) as at:
+    async with asyncio.TaskGroup() as group, serve_stage(tmp_path, script, tools=[gate.tool]) as at:
         waiting = group.create_task(at.post(f"/session/{at.stage.session_id}/message", text_prompt("go")))
         await gate.until_started()
     said = waiting.result()
 
     assert said.status == 503
-    assert "Idempotency-Key" in said.body["data"]["message"]
+    assert "Idempotency-Key" in said.json["data"]["message"]
 
 
 async def test_what_a_session_asks_is_listed_and_answered_once(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
-    async with calling(tmp_path, script, tools=[CAREFUL]) as at:
+    async with serve_stage(tmp_path, script, tools=[CAREFUL]) as at:
         await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("go"))
-        await at.stage.ears.until(PermissionAsked)
-        (asked,) = (await at.get("/permission")).body
-        waiting = (await at.get(f"/v1/asks?sessionID={at.stage.session_id}")).body
-        elsewhere = (await at.get("/permission?directory=/elsewhere")).body
+        await at.stage.listener.until(PermissionAsked)
+        (asked,) = (await at.get("/permission")).json
+        waiting = (await at.get(f"/v1/asks?sessionID={at.stage.session_id}")).json
+        elsewhere = (await at.get("/permission?directory=/elsewhere")).json
         reply = f"/permission/{asked['id']}/reply"
         wrong = [
             (await at.post(reply, {"reply": "perhaps"})).status,
             (await at.post(reply, {"reply": "once", "message": "why not"})).status,
             (await at.post("/permission/per_none/reply", {"reply": "once"})).status,
         ]
-        answered = [(await at.post(reply, {"reply": "once"})).body for _ in range(2)]
+        answered = [(await at.post(reply, {"reply": "once"})).json for _ in range(2)]
         other = await at.post(f"/v1/asks/{asked['id']}/answer", {"reply": "reject"})
-        await at.stage.ears.until(SessionIdle)
+        await at.stage.listener.until(SessionIdle)
 
     assert asked["permission"] == "echo"
     assert [each["call"]["ask_id"] for each in waiting] == [asked["id"]]
@@ -124,21 +124,21 @@ async def test_what_a_session_asks_is_listed_and_answered_once(tmp_path: Path) -
 
 
 async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         begun = await at.post("/v1/sessions", {"prompt": "hi", "title": "T"}, idempotency_key="b")
         again = await at.post("/v1/sessions", {"prompt": "hi", "title": "T"}, idempotency_key="b")
-        session_id = begun.body["session"]["id"]
-        await at.stage.ears.until(SessionIdle)
-        answer = await at.get(f"/v1/messages/{begun.body['messageID']}/answer")
-        state = (await at.get(f"/v1/sessions/{session_id[4:20]}?prefix=true")).body
-        tree = (await at.get(f"/v1/sessions/{session_id}/tree")).body
+        session_id = begun.json["session"]["id"]
+        await at.stage.listener.until(SessionIdle)
+        answer = await at.get(f"/v1/messages/{begun.json['messageID']}/answer")
+        state = (await at.get(f"/v1/sessions/{session_id[4:20]}?prefix=true")).json
+        tree = (await at.get(f"/v1/sessions/{session_id}/tree")).json
         sent = await at.post(f"/v1/sessions/{session_id}/prompts", {"prompt": "again"})
-        await at.stage.ears.until(SessionIdle)
+        await at.stage.listener.until(SessionIdle)
         stopped = await at.post(f"/v1/sessions/{session_id}/abort", {"scope": "turn"})
-        why = (await at.get(f"/v1/sessions/{session_id}/why")).body
+        why = (await at.get(f"/v1/sessions/{session_id}/why")).json
 
-    assert begun.body["messageID"] == again.body["messageID"]
-    assert entry_text(answer.body["answer"]) == "Hello."
+    assert begun.json["messageID"] == again.json["messageID"]
+    assert entry_text(answer.json["answer"]) == "Hello."
     assert (state["session"]["id"], state["rootID"], state["status"]) == (
         session_id,
         session_id,
@@ -146,8 +146,8 @@ async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Pa
     )
     assert (state["atWork"], state["isRun"]) == (False, False)
     assert [each["id"] for each in tree] == [session_id]
-    assert sent.body["messageID"].startswith("msg_")
-    assert stopped.body == {"stopped": True}
+    assert sent.json["messageID"].startswith("msg_")
+    assert stopped.json == {"stopped": True}
     assert why["code"] in ("idle", "aborted")
 
 
@@ -178,9 +178,11 @@ async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Pa
 async def test_a_prompt_that_cannot_be_taken_is_refused_and_leaves_nothing(
     tmp_path: Path, body: bytes
 ) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}"
-        statuses = [await at.raw("POST", f"{where}/{kind}", body) for kind in ("message", "prompt_async")]
+        statuses = [
+            await at.send_raw("POST", f"{where}/{kind}", body) for kind in ("message", "prompt_async")
+        ]
         messages = await at.stage.messages()
 
     assert statuses == [400, 400]
@@ -220,36 +222,36 @@ async def test_a_prompt_that_cannot_be_taken_is_refused_and_leaves_nothing(
     ],
 )
 async def test_nonsense_is_refused(tmp_path: Path, method: str, path: str, body: Any) -> None:
-    async with calling(tmp_path, HELLO) as at:
-        said = await at.ask(method, path.format(id=at.stage.session_id), body)
+    async with serve_stage(tmp_path, HELLO) as at:
+        said = await at.request(method, path.format(id=at.stage.session_id), body)
 
     assert said.status == 400
-    assert said.body["data"]["message"]
+    assert said.json["data"]["message"]
 
 
 async def test_a_key_that_no_header_can_hold_is_refused(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         said = await at.post("/session", {}, idempotency_key="k" * 201)
 
     assert said.status == 400
 
 
 async def test_the_directory_comes_in_the_query_or_the_header(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         named = await at.post("/session?directory=/some/where", {})
         header = await at.post("/session", {}, x_opencode_directory="%2Fsome%2Fwhere%20else")
 
-    assert (named.body["directory"], header.body["directory"]) == ("/some/where", "/some/where else")
+    assert (named.json["directory"], header.json["directory"]) == ("/some/where", "/some/where else")
 
 
 async def test_nobody_without_the_token_sees_or_changes_a_session(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with serve_stage(tmp_path, HELLO) as at:
         no: dict[str, str] = {"authorization": "Bearer no"}
         refused = [
-            (await at.ask("GET", "/session", **no)).status,
-            (await at.ask("POST", "/session", {}, **no)).status,
-            (await at.ask("GET", f"/v1/sessions/{at.stage.session_id}/events", **no)).status,
+            (await at.request("GET", "/session", **no)).status,
+            (await at.request("POST", "/session", {}, **no)).status,
+            (await at.request("GET", f"/v1/sessions/{at.stage.session_id}/events", **no)).status,
         ]
-        why = (await at.ask("GET", f"/v1/sessions/{at.stage.session_id}/why", **no)).status
+        why = (await at.request("GET", f"/v1/sessions/{at.stage.session_id}/why", **no)).status
 
     assert (refused, why) == ([401, 401, 401], 200)

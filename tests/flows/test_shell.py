@@ -17,7 +17,7 @@ from asyncagents.domain.event import MessageUpdated, PartUpdated, PermissionAske
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.support.project import LONG_PROMPT, open_project
-from tests.support.runtime import Stage, answer_of, roles, stage
+from tests.support.runtime import Stage, answer_of, open_stage, roles
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
@@ -26,7 +26,7 @@ WAIT = "mkfifo {0}; echo begun; cat {0}"
 
 
 async def until_begun(at: Stage) -> None:
-    await at.ears.until(PartUpdated, lambda event: "begun" in str(_output(event.part)))
+    await at.listener.until(PartUpdated, lambda event: "begun" in str(_output(event.part)))
 
 
 def _output(part: object) -> Any:
@@ -58,7 +58,7 @@ async def test_a_command_runs_without_a_model_and_the_model_reads_it_with_the_ne
     assert isinstance(said, TextPart)
     assert said.synthetic
     assert step.parent_id == entries[0].info.id
-    first, called, result, prompt = at.told()
+    first, called, result, prompt = at.request_messages()
     assert isinstance(first, UserTurn)
     assert first.text == said.text
     assert isinstance(called, ModelTurn)
@@ -77,7 +77,7 @@ async def test_no_rule_keeps_a_person_from_his_own_shell(tmp_path: Path) -> None
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolCompleted)
     assert (tmp_path / "outside").read_text() == "mine\n"
-    assert not at.ears.of(PermissionAsked)
+    assert not at.listener.of(PermissionAsked)
     assert answer_of(entry).agent == "plan"
 
 
@@ -102,7 +102,7 @@ async def test_a_prompt_that_comes_meanwhile_is_read_afterwards_and_each_gets_it
         await until_begun(at)
         assert await at.status() == Busy()
         prompted = group.create_task(at.prompt("hi"))
-        await at.ears.until(MessageUpdated, lambda event: isinstance(event.info, UserMessage))
+        await at.listener.until(MessageUpdated, lambda event: isinstance(event.info, UserMessage))
         before = list(at.model.requests)
         await asyncio.to_thread(pipe.write_text, "through\n")
         entry, answer = await running, await prompted
@@ -120,12 +120,12 @@ async def test_a_session_that_is_at_work_or_waits_takes_no_command(tmp_path: Pat
     script = {"go": [[call("bash", command="true")], [say("Done.")]]}
     async with open_project(tmp_path, script, permission={"bash": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         with pytest.raises(SessionBusy, match="is at work"):
             await at.runtime.shell(at.session_id, "echo now")
         before = len(await at.messages())
         await at.runtime.answer(asked.request.id, "once")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         after = len(await at.messages())
         entry = await at.runtime.shell(at.session_id, "echo now")
     assert before == 2
@@ -149,7 +149,7 @@ async def test_an_abort_ends_a_command_and_all_that_it_started(tmp_path: Path) -
     assert (part.state.error, part.state.metadata) == (ABORTED, {"output": "begun\n"})
     assert isinstance(answer_of(entry).error, MessageAbortedError)
     assert not (tmp_path / "s").exists()
-    result = at.told()[2]
+    result = at.request_messages()[2]
     assert isinstance(result, ToolTurn)
     assert result.failed
 
@@ -202,7 +202,7 @@ async def test_a_stranger_runs_nothing(tmp_path: Path) -> None:
 
 async def test_where_there_is_no_shell_that_is_said(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, {}, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, {}, tools=[gate.tool]) as at:
         with pytest.raises(InvalidInput, match="there is no shell here"):
             await at.runtime.shell(at.session_id, "true")
 
@@ -225,5 +225,5 @@ async def test_the_first_prompt_after_a_command_names_the_session(tmp_path: Path
         await at.runtime.shell(at.session_id, "true")
         unnamed = (await at.runtime.session(at.session_id)).title
         await at.prompt(LONG_PROMPT)
-        await at.ears.until(SessionUpdated, lambda event: event.info.title == "Payment worker")
+        await at.listener.until(SessionUpdated, lambda event: event.info.title == "Payment worker")
     assert unnamed.startswith("New session")

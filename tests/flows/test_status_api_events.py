@@ -14,14 +14,27 @@ from asyncagents.llm.scripted import call, fail, say
 from asyncagents.server.http.sse import RETRY_MS
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.inside import inside
-from tests.support.delegation import Players, Scenes, allow, launch, task_named, until_quiet
-from tests.support.http.client import Listener, Served, calling, serve, serving
+from tests.support.delegation import (
+    RequestScript,
+    RequestScriptModel,
+    allow_all,
+    launch_task,
+    task_named,
+    wait_until_quiet,
+)
+from tests.support.http.client import (
+    EventStream,
+    StageClient,
+    open_http_client,
+    serve_delegation,
+    serve_runtime,
+)
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 
-SCENES: Scenes = {
-    "go": [[launch("A", "a")], [say("Off.")]],
-    "bad": [[launch("B", "b")], [say("Off.")]],
+SCENES: RequestScript = {
+    "go": [[launch_task("A", "a")], [say("Off.")]],
+    "bad": [[launch_task("B", "b")], [say("Off.")]],
     "clear": [[call("asyncagents_clear")], [say("Cleared.")]],
     "a": [[call("echo", text="x"), call("gate")], [say("A is 1.")]],
     "b": [[fail("the model is on fire")]],
@@ -33,21 +46,21 @@ def named(name: str) -> Any:
     return lambda data: data["description"] == name
 
 
-async def said(at: Served, prompt: str) -> None:
+async def said(at: StageClient, prompt: str) -> None:
     """It is answered, and all that came of it has come to rest."""
     await at.stage.prompt(prompt)
-    await until_quiet(at.runtime, at.stage.session_id)
+    await wait_until_quiet(at.runtime, at.stage.session_id)
 
 
-async def fresh(at: Served) -> Any:
-    async with at.listen() as listener:
+async def fresh(at: StageClient) -> Any:
+    async with at.stream() as listener:
         return (await listener.until("snapshot")).data
 
 
-def applied(listener: Listener) -> dict[str, Any]:
+def applied(listener: EventStream) -> dict[str, Any]:
     """What a dashboard shows that believes all it was told."""
     tasks: dict[str, Any] = {}
-    for each in listener.heard:
+    for each in listener.frames:
         match each.type:
             case "snapshot":
                 tasks = {task["sessionID"]: task for task in each.data["tasks"]}
@@ -63,17 +76,17 @@ def applied(listener: Listener) -> dict[str, Any]:
 @pytest.mark.spec("H-06")
 async def test_sends_snapshot_on_initial_connection(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at:
         empty = await fresh(at)
         await said(at, "bad")
         await at.stage.prompt("go")
         await gate.until_started()
-        async with at.listen() as listener:
+        async with at.stream() as listener:
             snapshot = await listener.until("snapshot")
-            first, hint = listener.heard[0], listener.retry
+            first, hint = listener.frames[0], listener.retry
         page, stats = await at.json("/v1/tasks"), await at.json("/v1/stats")
         gate.go.set()
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
 
     assert empty["tasks"] == []
     assert empty["stats"]["totalTasks"] == 0
@@ -86,13 +99,13 @@ async def test_sends_snapshot_on_initial_connection(tmp_path: Path) -> None:
 @pytest.mark.spec("H-06")
 async def test_sends_task_created_when_new_task_launches(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at, at.stream() as listener:
         await listener.until("snapshot")
         await at.stage.prompt("go")
         created = await listener.until("task.created")
         task = await task_named(at.runtime, "A")
         gate.go.set()
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
 
     keys = {"sessionID", "parentSessionID", "parentMessageID", "description", "prompt", "agent", "batchId"}
     assert created.data.keys() >= keys | {"status", "startedAt", "resumeCount", "isForked", "parentAgent"}
@@ -103,13 +116,13 @@ async def test_sends_task_created_when_new_task_launches(tmp_path: Path) -> None
 @pytest.mark.spec("H-06")
 async def test_sends_task_updated_when_task_progress_changes(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at, at.stream() as listener:
         await at.stage.prompt("go")
         await gate.until_started()
         updated = await listener.until("task.updated", lambda data: data["progress"]["toolCalls"] == 2)
         known = encode(await task_named(at.runtime, "A"))
         gate.go.set()
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
 
     assert encode(updated.data) == known
     assert updated.data["progress"]["lastTools"] == ["echo", "gate"]
@@ -119,7 +132,7 @@ async def test_sends_task_updated_when_task_progress_changes(tmp_path: Path) -> 
 @pytest.mark.spec("H-06")
 async def test_a_resumed_task_is_an_updated_one(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at, at.stream() as listener:
         gate.go.set()
         await said(at, "go")
         await listener.until("task.completed")
@@ -128,22 +141,22 @@ async def test_a_resumed_task_is_an_updated_one(tmp_path: Path) -> None:
         resumed = await listener.until("task.updated", lambda data: data["status"] == "resumed")
         gate.go.set()
         again = await listener.until("task.completed")
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
 
     assert (resumed.data["description"], resumed.data["resumeCount"]) == ("A", 1)
     assert (again.data["result"], again.data["resumeCount"]) == ("A is 2.", 1)
-    assert [each.type for each in listener.heard].count("task.created") == 1
+    assert [each.type for each in listener.frames].count("task.created") == 1
 
 
 @pytest.mark.spec("H-06")
 async def test_sends_task_completed_when_task_finishes_successfully(tmp_path: Path) -> None:
     gate = Gate("gate")
     gate.go.set()
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at, at.stream() as listener:
         await listener.until("snapshot")
         await said(at, "go")
         completed = await listener.until("task.completed")
-        kinds = [each.type for each in listener.heard]
+        kinds = [each.type for each in listener.frames]
         detail = await at.json(f"/v1/tasks/{completed.data['sessionID']}")
 
     assert completed.data == detail
@@ -154,7 +167,7 @@ async def test_sends_task_completed_when_task_finishes_successfully(tmp_path: Pa
 
 @pytest.mark.spec("H-06")
 async def test_sends_task_error_when_task_fails(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES) as at, at.stream() as listener:
         await listener.until("snapshot")
         await said(at, "bad")
         failed = await listener.until("task.error")
@@ -168,12 +181,12 @@ async def test_sends_task_error_when_task_fails(tmp_path: Path) -> None:
 @pytest.mark.spec("H-06")
 async def test_sends_task_cancelled_when_task_is_cancelled(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at, at.stream() as listener:
         await at.stage.prompt("go")
         await gate.until_started()
         await at.runtime.tasks.cancel((await task_named(at.runtime, "A")).session_id)
         cancelled = await listener.until("task.cancelled")
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
 
     assert (cancelled.data["description"], cancelled.data["status"]) == ("A", "cancelled")
     assert "completedAt" in cancelled.data
@@ -181,7 +194,7 @@ async def test_sends_task_cancelled_when_task_is_cancelled(tmp_path: Path) -> No
 
 @pytest.mark.spec("H-06")
 async def test_sends_task_removed_when_a_task_is_cleared(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES) as at, at.stream() as listener:
         await said(at, "bad")
         ended = await listener.until("task.error")
         await said(at, "clear")
@@ -198,34 +211,34 @@ ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 @pytest.mark.spec("H-06")
 async def test_sends_heartbeat_every_30_seconds(tmp_path: Path) -> None:
     """Thirty is what a server has unless it is told another silence; here it is told a short one."""
-    async with serving(tmp_path, {}, silence=0.02) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, {}, silence=0.02) as at, at.stream() as listener:
         first, second = await listener.until("heartbeat"), await listener.until("heartbeat")
-        kinds = [each.type for each in listener.heard]
+        kinds = [each.type for each in listener.frames]
 
     assert kinds == ["snapshot", "heartbeat", "heartbeat"]
     assert first.data.keys() == {"ts"}
     assert ISO.fullmatch(first.data["ts"])
     assert first.data["ts"] < second.data["ts"]
-    assert first.id == listener.heard[0].id, "it is no news: whoever comes again begins where he was"
+    assert first.id == listener.frames[0].id, "it is no news: whoever comes again begins where he was"
 
 
 @pytest.mark.spec("H-06")
 async def test_sends_fresh_snapshot_on_reconnection(tmp_path: Path) -> None:
     gate = Gate("gate")
     gate.go.set()
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at:
-        async with at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at:
+        async with at.stream() as listener:
             before = await listener.until("snapshot")
         await said(at, "go")
-        async with at.listen(headers={"last-event-id": before.id}) as listener:
+        async with at.stream(headers={"last-event-id": before.id}) as listener:
             after = await listener.until("snapshot")
             await said(at, "bad")
             news = await listener.until("task.error")
 
-    assert listener.heard[0] == after
+    assert listener.frames[0] == after
     assert before.data["tasks"] == []
     assert [task["description"] for task in after.data["tasks"]] == ["A"]
-    assert [each.data["description"] for each in listener.heard[1:]] == ["B"] * (len(listener.heard) - 1)
+    assert [each.data["description"] for each in listener.frames[1:]] == ["B"] * (len(listener.frames) - 1)
     assert news.data["description"] == "B"
     assert news.id != after.id
 
@@ -234,76 +247,76 @@ async def test_sends_fresh_snapshot_on_reconnection(tmp_path: Path) -> None:
 async def test_a_cursor_resumes_without_a_snapshot_from_where_it_was(tmp_path: Path) -> None:
     gate = Gate("gate")
     gate.go.set()
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at:
-        async with at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at:
+        async with at.stream() as listener:
             await said(at, "go")
             seen = await listener.until("task.completed")
         await said(at, "bad")
-        async with at.listen(f"/v1/events?after={seen.id}") as later:
+        async with at.stream(f"/v1/events?after={seen.id}") as later:
             ended = await later.until("task.error")
 
-    assert [each.type for each in later.heard] == ["task.created", "task.error"]
+    assert [each.type for each in later.frames] == ["task.created", "task.error"]
     assert ended.data["description"] == "B"
 
 
 @pytest.mark.spec("H-06")
 async def test_a_cursor_is_good_after_a_restart(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES) as at, at.listen() as before:
+    async with serve_delegation(tmp_path, SCENES) as at, at.stream() as before:
         cursor = (await before.until("snapshot")).id
         await said(at, "bad")
-    async with serving(tmp_path, SCENES) as at, at.listen(f"/v1/events?after={cursor}") as after:
+    async with serve_delegation(tmp_path, SCENES) as at, at.stream(f"/v1/events?after={cursor}") as after:
         await after.until("task.error")
         assert list(applied(after).values()) == (await fresh(at))["tasks"]
 
 
 @pytest.mark.spec("H-06")
 async def test_a_browser_that_comes_again_to_a_cursor_begins_afresh(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES) as at:
-        async with at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES) as at:
+        async with at.stream() as listener:
             cursor = (await listener.until("snapshot")).id
         path, known = f"/v1/events?after={cursor}", {"last-event-id": cursor}
-        async with at.listen(path, headers=known) as listener:
-            assert await listener.until("snapshot") == listener.heard[0]
+        async with at.stream(path, headers=known) as listener:
+            assert await listener.until("snapshot") == listener.frames[0]
 
 
 @pytest.mark.spec("H-06")
 async def test_a_cursor_of_another_store_is_told_to_begin_afresh(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    async with serving(there, SCENES) as at, at.listen() as listener:
+    async with serve_delegation(there, SCENES) as at, at.stream() as listener:
         foreign = (await listener.until("snapshot")).id
-    async with serving(here, SCENES) as at, at.listen(f"/v1/events?after={foreign}") as listener:
+    async with serve_delegation(here, SCENES) as at, at.stream(f"/v1/events?after={foreign}") as listener:
         snapshot = await listener.until("snapshot")
         await said(at, "bad")
         await listener.until("task.error")
 
-    assert [each.type for each in listener.heard[:2]] == ["reset", "snapshot"]
-    assert listener.heard[0].data == {}
+    assert [each.type for each in listener.frames[:2]] == ["reset", "snapshot"]
+    assert listener.frames[0].data == {}
     assert snapshot.id.split("-")[0] != foreign.split("-")[0]
 
 
 @pytest.mark.spec("H-06")
 async def test_a_cursor_that_is_ahead_of_its_store_is_told_to_begin_afresh(tmp_path: Path) -> None:
     """As after a backup was brought back."""
-    async with serving(tmp_path, SCENES) as at:
-        async with at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES) as at:
+        async with at.stream() as listener:
             epoch = (await listener.until("snapshot")).id.split("-")[0]
-        async with at.listen(f"/v1/events?after={epoch}-0-{10**17}") as listener:
+        async with at.stream(f"/v1/events?after={epoch}-0-{10**17}") as listener:
             await listener.until("snapshot")
-    assert [each.type for each in listener.heard] == ["reset", "snapshot"]
+    assert [each.type for each in listener.frames] == ["reset", "snapshot"]
 
 
 @pytest.mark.spec("H-06")
 async def test_a_cursor_from_before_what_was_forgotten_is_told_to_begin_afresh(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES) as at:
-        async with at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES) as at:
+        async with at.stream() as listener:
             old = (await listener.until("snapshot")).id
         await said(at, "bad")
         await said(at, "clear")
         await inside(at.runtime).store.forget_deleted(2**62)
-        async with at.listen(f"/v1/events?after={old}") as listener:
+        async with at.stream(f"/v1/events?after={old}") as listener:
             await listener.until("snapshot")
 
-    assert [each.type for each in listener.heard] == ["reset", "snapshot"]
+    assert [each.type for each in listener.frames] == ["reset", "snapshot"]
     assert applied(listener) == {}
 
 
@@ -312,7 +325,7 @@ async def test_a_cursor_from_before_what_was_forgotten_is_told_to_begin_afresh(t
     "after", ["", "x", "1", "a-b-c", "a-0--1", "a-0-9999999999999999999", "%00", "a-0-1&after=a-0-1"]
 )
 async def test_what_is_no_cursor_is_refused_before_anything_is_streamed(tmp_path: Path, after: str) -> None:
-    async with serving(tmp_path, {}) as at:
+    async with serve_delegation(tmp_path, {}) as at:
         told = await at.get(f"/v1/events?after={after}")
     assert (told.status, told.json["name"]) == (400, "BadRequest")
 
@@ -320,13 +333,13 @@ async def test_what_is_no_cursor_is_refused_before_anything_is_streamed(tmp_path
 @pytest.mark.spec("H-06")
 async def test_whoever_believes_what_he_is_told_sees_what_a_fresh_snapshot_says(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at, at.listen() as listener:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at, at.stream() as listener:
         await said(at, "bad")
         await said(at, "clear")
         await at.stage.prompt("go")
         await gate.until_started()
         gate.go.set()
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         await said(at, "bad")
         await listener.until("task.error", lambda data: len(applied(listener)) == 2)
         snapshot = await fresh(at)
@@ -338,24 +351,30 @@ async def test_whoever_believes_what_he_is_told_sees_what_a_fresh_snapshot_says(
 async def test_a_listener_of_another_process_hears_what_this_one_does(tmp_path: Path) -> None:
     """The server's runtime only looks; the work is done by another one on the same data."""
     async with (
-        open_runtime(tmp_path, model=Players(SCENES), serve=False) as looking,
-        serve(looking, tmp_path) as caller,
-        caller.listen() as listener,
+        open_runtime(tmp_path, model=RequestScriptModel(SCENES), serve=False) as looking,
+        serve_runtime(looking, tmp_path) as caller,
+        caller.stream() as listener,
     ):
         await listener.until("snapshot")
-        async with open_runtime(tmp_path, model=Players(SCENES), delegation=True, policy=allow) as working:
+        async with open_runtime(
+            tmp_path, model=RequestScriptModel(SCENES), delegation=True, policy=allow_all
+        ) as working:
             session = await working.create_session(directory=tmp_path)
             await working.prompt(session.id, "bad")
-            await until_quiet(working, session.id)
+            await wait_until_quiet(working, session.id)
         failed = await listener.until("task.error")
     assert failed.data["description"] == "B"
 
 
 @pytest.mark.spec("H-02", "H-06")
 async def test_a_stream_ends_whole_when_the_server_stops(tmp_path: Path) -> None:
-    async with open_runtime(tmp_path, model=Players({})) as runtime, AsyncExitStack() as server:
+    async with open_runtime(tmp_path, model=RequestScriptModel({})) as runtime, AsyncExitStack() as server:
         listing = await server.enter_async_context(open_server(runtime, tmp_path, ServerOptions(port=0)))
-        async with calling(listing) as caller, caller.listen() as listener, asyncio.TaskGroup() as group:
+        async with (
+            open_http_client(listing) as caller,
+            caller.stream() as listener,
+            asyncio.TaskGroup() as group,
+        ):
             await listener.until("snapshot")
             group.create_task(server.aclose())
             heard = await listener.until_end()
@@ -364,9 +383,9 @@ async def test_a_stream_ends_whole_when_the_server_stops(tmp_path: Path) -> None
 
 @pytest.mark.spec("H-06")
 async def test_nothing_is_left_of_listeners_who_hang_up(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES) as at:
+    async with serve_delegation(tmp_path, SCENES) as at:
         for number in range(30):
-            async with at.listen() as listener:
+            async with at.stream() as listener:
                 if number % 3:
                     await listener.until("snapshot")
         board = at.runtime.board
@@ -380,14 +399,14 @@ async def test_nothing_is_left_of_listeners_who_hang_up(tmp_path: Path) -> None:
 @pytest.mark.spec("H-06")
 async def test_line_ends_in_what_a_task_is_called_forge_no_event(tmp_path: Path) -> None:
     name = "A\n\nevent: task.removed\r\ndata: {}\r\r\u2028id: 7"
-    scenes: Scenes = {"go": [[launch(name, "a")], [say("Off.")]]}
-    async with serving(tmp_path, scenes) as at, at.listen() as listener:
+    scenes: RequestScript = {"go": [[launch_task(name, "a")], [say("Off.")]]}
+    async with serve_delegation(tmp_path, scenes) as at, at.stream() as listener:
         await listener.until("snapshot")
         await said(at, "go")
         ended = await listener.until("task.completed")
         (task,) = (await at.json("/v1/tasks"))["tasks"]
 
-    assert {each.type for each in listener.heard} <= {
+    assert {each.type for each in listener.frames} <= {
         "snapshot",
         "task.created",
         "task.updated",

@@ -11,19 +11,19 @@ from asyncagents.app.backend import PolledDatabase
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.store.tx import Verb
 from asyncagents.version import VERSION
-from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
-from tests.support.http.client import serve, serving
-from tests.support.runtime import open_world
+from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet, wait_until_rest
+from tests.support.http.client import serve_delegation, serve_runtime
+from tests.support.runtime import open_sqlite_runtime
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
 T = TypeVar("T")
 
-SCENES: Scenes = {
+SCENES: RequestScript = {
     "go": [
         [
-            launch("A", "a"),
-            launch("B", "b"),
+            launch_task("A", "a"),
+            launch_task("B", "b"),
             call("asyncagents_task", description="C", prompt="c", agent="explore"),
         ],
         [say("Off.")],
@@ -35,7 +35,7 @@ SCENES: Scenes = {
 
 @pytest.mark.spec("H-07")
 async def test_health_endpoint_returns_ok_status_with_uptime(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES, Gate("gate").tool) as at:
+    async with serve_delegation(tmp_path, SCENES, Gate("gate").tool) as at:
         before = await at.json("/v1/health")
         await at.stage.prompt("go")
         after = await at.json("/v1/health")
@@ -51,15 +51,15 @@ async def test_health_endpoint_returns_ok_status_with_uptime(tmp_path: Path) -> 
 @pytest.mark.spec("H-07")
 async def test_stats_endpoint_returns_counts_by_status_and_agent(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, gate.tool) as at:
+    async with serve_delegation(tmp_path, SCENES, gate.tool) as at:
         nothing = await at.json("/v1/stats")
         await at.stage.prompt("go")
         for name in "AB":
-            await until_rest(at.runtime, (await task_named(at.runtime, name)).session_id)
+            await wait_until_rest(at.runtime, (await task_named(at.runtime, name)).session_id)
         await gate.until_started()
         stats = await at.json("/v1/stats")
         gate.go.set()
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
 
     none = {"running": 0, "completed": 0, "error": 0, "cancelled": 0, "resumed": 0}
     assert (nothing["byStatus"], nothing["byAgent"]) == (none, {})
@@ -70,13 +70,13 @@ async def test_stats_endpoint_returns_counts_by_status_and_agent(tmp_path: Path)
 @pytest.mark.spec("H-07")
 async def test_stats_endpoint_returns_duration_statistics(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, gate.tool) as at:
+    async with serve_delegation(tmp_path, SCENES, gate.tool) as at:
         nothing = await at.json("/v1/stats")
         await at.stage.prompt("go")
         await gate.until_started()
         active = await at.json("/v1/stats")
         gate.go.set()
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         stats = await at.json("/v1/stats")
 
     assert nothing.keys() == {"byStatus", "byAgent", "duration", "totalTasks", "activeTasks"}
@@ -97,11 +97,11 @@ PATHS = ("/v1/tasks", "/v1/tasks/none", "/v1/tasks?limit=0", "/v1/health", "/v1/
 
 @pytest.mark.spec("H-08")
 async def test_responses_include_cors_headers(tmp_path: Path) -> None:
-    async with serving(tmp_path, {}) as at:
-        told = [await at.caller.ask("GET", path) for path in PATHS if path != "/v1/events"]
-        told.append(await at.caller.ask("HEAD", "/v1/events"))
-        told.append(await at.caller.ask("POST", "/v1/tasks"))
-        told.append(await at.caller.ask("GET", "/v1/tasks", headers={"origin": "https://evil.example"}))
+    async with serve_delegation(tmp_path, {}) as at:
+        told = [await at.caller.request("GET", path) for path in PATHS if path != "/v1/events"]
+        told.append(await at.caller.request("HEAD", "/v1/events"))
+        told.append(await at.caller.request("POST", "/v1/tasks"))
+        told.append(await at.caller.request("GET", "/v1/tasks", headers={"origin": "https://evil.example"}))
 
     assert [each.status for each in told] == [200, 404, 400, 200, 404, 200, 405, 401]
     assert all(each.headers.items() >= CORS.items() for each in told)
@@ -122,9 +122,9 @@ ELSEWHERE = (
 @pytest.mark.parametrize("paths", [PATHS, ELSEWHERE])
 async def test_options_returns_204_with_cors_headers(tmp_path: Path, paths: tuple[str, ...]) -> None:
     asked = {"origin": "https://a.example", "access-control-request-method": "GET"}
-    async with serving(tmp_path, {}) as at:
-        told = [await at.caller.ask("OPTIONS", path) for path in paths]
-        told += [await at.caller.ask("OPTIONS", path, headers=asked) for path in paths]
+    async with serve_delegation(tmp_path, {}) as at:
+        told = [await at.caller.request("OPTIONS", path) for path in paths]
+        told += [await at.caller.request("OPTIONS", path, headers=asked) for path in paths]
 
     for each in told:
         assert (each.status, each.body) == (204, b"")
@@ -158,8 +158,10 @@ async def test_health_is_told_while_many_ask_for_much(tmp_path: Path) -> None:
     """They wait for each other, and take one reader of the store between them."""
     held = Held()
     async with (
-        open_world(tmp_path, Setup(model=ScriptedModel({}), serve=False), behind=held.behind) as runtime,
-        serve(runtime, tmp_path) as caller,
+        open_sqlite_runtime(
+            tmp_path, Setup(model=ScriptedModel({}), serve=False), behind=held.behind
+        ) as runtime,
+        serve_runtime(runtime, tmp_path) as caller,
         asyncio.timeout(PATIENCE),
         asyncio.TaskGroup() as group,
     ):

@@ -6,32 +6,32 @@ from typing import Any
 import pytest
 
 from asyncagents.llm.scripted import call, fail, say
-from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
-from tests.support.http.client import Served, serving
+from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet, wait_until_rest
+from tests.support.http.client import StageClient, serve_delegation
 from tests.support.tool import ECHO, Gate
 
-SCENES: Scenes = {
+SCENES: RequestScript = {
     "go": [
-        [launch("Good", "good"), launch("Bad", "bad"), launch("Stopped", "stopped")],
+        [launch_task("Good", "good"), launch_task("Bad", "bad"), launch_task("Stopped", "stopped")],
         [say("Off.")],
     ],
-    "more": [[launch("New", "new")], [say("Off again.")]],
+    "more": [[launch_task("New", "new")], [say("Off again.")]],
     "good": [[call("echo", text="x")], [say("Done.")]],
     "bad": [[fail("the model is on fire")]],
     "stopped": [[call("gate")]],
 }
 
 
-async def _ends(at: Served, gate: Gate) -> None:
+async def _ends(at: StageClient, gate: Gate) -> None:
     await at.stage.prompt("go")
     for name in ("Good", "Bad"):
-        await until_rest(at.runtime, (await task_named(at.runtime, name)).session_id)
+        await wait_until_rest(at.runtime, (await task_named(at.runtime, name)).session_id)
     await gate.until_started()
     await at.runtime.tasks.cancel((await task_named(at.runtime, "Stopped")).session_id)
-    await until_quiet(at.runtime, at.stage.session_id)
+    await wait_until_quiet(at.runtime, at.stage.session_id)
 
 
-async def _seen(at: Served) -> dict[str, Any]:
+async def _seen(at: StageClient) -> dict[str, Any]:
     page = await at.json("/v1/tasks")
     return {task["description"]: task for task in page["tasks"]}
 
@@ -39,12 +39,12 @@ async def _seen(at: Served) -> dict[str, Any]:
 @pytest.mark.spec("H-09")
 async def test_tasks_persist_across_plugin_restarts(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at:
         await _ends(at, gate)
         before, stats = await at.json("/v1/tasks"), await at.json("/v1/stats")
-    async with serving(tmp_path, {}) as at:
+    async with serve_delegation(tmp_path, {}) as at:
         after, health = await at.json("/v1/tasks"), await at.json("/v1/health")
-        async with at.listen() as listener:
+        async with at.stream() as listener:
             snapshot = await listener.until("snapshot")
 
     assert len(before["tasks"]) == 3
@@ -56,12 +56,12 @@ async def test_tasks_persist_across_plugin_restarts(tmp_path: Path) -> None:
 @pytest.mark.spec("H-09")
 async def test_historical_tasks_appear_in_task_list_responses(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at:
         await _ends(at, gate)
         before = await _seen(at)
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at:
         await at.stage.prompt("more")
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         page, names = await at.json("/v1/tasks"), await _seen(at)
 
     assert [task["description"] for task in page["tasks"]] == ["New", "Stopped", "Bad", "Good"]
@@ -72,11 +72,11 @@ async def test_historical_tasks_appear_in_task_list_responses(tmp_path: Path) ->
 @pytest.mark.spec("H-09", "H-04")
 async def test_task_detail_accessible_for_completed_tasks_after_restart(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with serving(tmp_path, SCENES, ECHO, gate.tool) as at:
+    async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at:
         await _ends(at, gate)
         before = await _seen(at)
         logs = {name: await at.json(f"/v1/tasks/{task['sessionID']}/logs") for name, task in before.items()}
-    async with serving(tmp_path, {}) as at:
+    async with serve_delegation(tmp_path, {}) as at:
         after = {name: await at.json(f"/v1/tasks/{task['sessionID']}") for name, task in before.items()}
         again = {name: await at.json(f"/v1/tasks/{task['sessionID']}/logs") for name, task in before.items()}
         group = await at.json(f"/v1/task-groups/{before['Good']['batchId']}")

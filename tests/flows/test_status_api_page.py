@@ -12,16 +12,16 @@ import pytest
 from aiohttp import ClientSession
 
 from asyncagents.llm.scripted import call, fail, say
-from tests.support.delegation import Scenes, launch, task_named, until_quiet
-from tests.support.http.client import Served, serving
+from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet
+from tests.support.http.client import StageClient, serve_delegation
 from tests.support.page import DOCS, code_blocks
 from tests.support.tool import ECHO
 from tests.support.wait import PATIENCE
 
 PAGE = "status-api.md"
-SCENES: Scenes = {
+SCENES: RequestScript = {
     "go": [
-        [launch("Read the parser", "parser"), launch("Read the printer", "printer")],
+        [launch_task("Read the parser", "parser"), launch_task("Read the printer", "printer")],
         [say("Off they go.")],
     ],
     "parser": [[call("echo", text="x")], [say("It has no tests for empty input.")]],
@@ -47,16 +47,16 @@ def shape(value: Any) -> Any:
             return type(value)
 
 
-async def _did(at: Served) -> dict[str, str]:
+async def _did(at: StageClient) -> dict[str, str]:
     await at.stage.prompt("go")
-    await until_quiet(at.runtime, at.stage.session_id)
+    await wait_until_quiet(at.runtime, at.stage.session_id)
     group = (await task_named(at.runtime, "Read the parser")).batch_id
     return {"$URL": "", "$GROUP": group, "$SESSION": at.stage.session_id}
 
 
 @pytest.mark.spec("H-03", "H-05", "H-07")
 async def test_what_the_page_asks_is_answered_as_it_says(tmp_path: Path) -> None:
-    async with serving(tmp_path, SCENES, ECHO) as at:
+    async with serve_delegation(tmp_path, SCENES, ECHO) as at:
         words = await _did(at)
         for path, said in asked():
             for name, word in words.items():
@@ -72,7 +72,10 @@ async def test_what_the_page_asks_is_answered_as_it_says(tmp_path: Path) -> None
 async def test_the_dashboard_of_the_page_sees_what_the_board_has(tmp_path: Path) -> None:
     room: dict[str, Any] = {}
     exec(code_blocks(PAGE)[0], room)
-    async with serving(tmp_path, SCENES, ECHO) as at, aclosing(room["watch"](at.listing.url)) as boards:
+    async with (
+        serve_delegation(tmp_path, SCENES, ECHO) as at,
+        aclosing(room["watch"](at.listing.url)) as boards,
+    ):
         assert await anext(boards) == {}
         await _did(at)
         wanted = {task["sessionID"]: task for task in (await at.json("/v1/tasks"))["tasks"]}

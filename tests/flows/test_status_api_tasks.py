@@ -8,8 +8,8 @@ import pytest_asyncio
 
 from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import call, fail, say
-from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
-from tests.support.http.client import Served, serving
+from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet, wait_until_rest
+from tests.support.http.client import StageClient, serve_delegation
 from tests.support.tool import ECHO, Gate
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -17,15 +17,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MANY = 60
 SECRET = "sk-ant-0123456789 of bob@example.com"
 UNKNOWN = "ses_00000000000000000000000000"
-SCENES: Scenes = {
-    "count": [[launch(f"Count 100% of {n}_{n}", f"number {n}") for n in range(MANY)], [say("Off.")]],
+SCENES: RequestScript = {
+    "count": [[launch_task(f"Count 100% of {n}_{n}", f"number {n}") for n in range(MANY)], [say("Off.")]],
     "go": [
         [
-            launch("Find the Blue Door", "find"),
-            launch("Break", "break"),
+            launch_task("Find the Blue Door", "find"),
+            launch_task("Break", "break"),
             call("asyncagents_task", description="Explore ÄRGER", prompt="explore", agent="explore"),
-            launch("Wait", "wait"),
-            launch("Stop me", "stop"),
+            launch_task("Wait", "wait"),
+            launch_task("Stop me", "stop"),
         ],
         [say("Off they go.")],
     ],
@@ -37,24 +37,24 @@ SCENES: Scenes = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[StageClient]:
     """Sixty tasks that ended, then a group: two ended well, one badly, one was cancelled, one runs."""
     gate, hold = Gate("gate"), Gate("hold")
-    async with serving(tmp_path_factory.mktemp("board"), SCENES, ECHO, gate.tool, hold.tool) as at:
+    async with serve_delegation(tmp_path_factory.mktemp("board"), SCENES, ECHO, gate.tool, hold.tool) as at:
         await at.stage.prompt("count")
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         await at.stage.prompt("go")
         for name in ("Find the Blue Door", "Break", "Explore ÄRGER"):
-            await until_rest(at.runtime, (await task_named(at.runtime, name)).session_id)
+            await wait_until_rest(at.runtime, (await task_named(at.runtime, name)).session_id)
         await gate.until_started()
         await hold.until_started()
         assert await at.runtime.tasks.cancel((await task_named(at.runtime, "Stop me")).session_id)
         yield at
         gate.go.set()
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
 
 
-async def wired(board: Served, name: str) -> Any:
+async def wired(board: StageClient, name: str) -> Any:
     """A task as the library knows it."""
     return encode(await task_named(board.runtime, name))
 
@@ -64,7 +64,7 @@ def names(page: Any) -> list[str]:
 
 
 @pytest.mark.spec("H-03")
-async def test_returns_all_tasks_when_no_filters_applied(board: Served) -> None:
+async def test_returns_all_tasks_when_no_filters_applied(board: StageClient) -> None:
     page = await board.json("/v1/tasks")
     rest = await board.json("/v1/tasks", offset=50)
 
@@ -84,14 +84,14 @@ async def test_returns_all_tasks_when_no_filters_applied(board: Served) -> None:
         ("resumed", []),
     ],
 )
-async def test_filters_by_status_parameter(board: Served, status: str, found: list[str]) -> None:
+async def test_filters_by_status_parameter(board: StageClient, status: str, found: list[str]) -> None:
     page = await board.json("/v1/tasks", status=status)
     assert (names(page), page["total"]) == (found, len(found))
     assert {task["status"] for task in page["tasks"]} <= {status}
 
 
 @pytest.mark.spec("H-03")
-async def test_filters_by_agent_parameter(board: Served) -> None:
+async def test_filters_by_agent_parameter(board: StageClient) -> None:
     explorers = await board.json("/v1/tasks", agent="explore")
     others = await board.json("/v1/tasks", agent="general", limit=1)
     nobody = await board.json("/v1/tasks", agent="gen")
@@ -121,14 +121,14 @@ async def test_filters_by_agent_parameter(board: Served) -> None:
         ("", MANY + 5),
     ],
 )
-async def test_searches_description_by_keyword(board: Served, search: str, total: int) -> None:
+async def test_searches_description_by_keyword(board: StageClient, search: str, total: int) -> None:
     page = await board.json("/v1/tasks", search=search, limit=200)
     assert (len(page["tasks"]), page["total"]) == (total, total)
     assert all(search.casefold() in name.casefold() for name in names(page))
 
 
 @pytest.mark.spec("H-03")
-async def test_paginates_with_limit_and_offset(board: Served) -> None:
+async def test_paginates_with_limit_and_offset(board: StageClient) -> None:
     everything = await board.json("/v1/tasks", limit=200)
     page = await board.json("/v1/tasks", limit=10, offset=20)
     beyond = await board.json("/v1/tasks", limit=10, offset=10_000)
@@ -152,13 +152,13 @@ async def test_paginates_with_limit_and_offset(board: Served) -> None:
     ],
 )
 async def test_returns_total_count_alongside_results(
-    board: Served, query: dict[str, str | int], total: int
+    board: StageClient, query: dict[str, str | int], total: int
 ) -> None:
     assert (await board.json("/v1/tasks", **query))["total"] == total
 
 
 @pytest.mark.spec("H-03")
-async def test_a_page_has_two_hundred_tasks_at_most(board: Served) -> None:
+async def test_a_page_has_two_hundred_tasks_at_most(board: StageClient) -> None:
     for limit in (200, 201, 10**15):
         page = await board.json("/v1/tasks", limit=limit)
         assert (page["limit"], len(page["tasks"])) == (200, MANY + 5)
@@ -193,7 +193,9 @@ async def test_a_page_has_two_hundred_tasks_at_most(board: Served) -> None:
         "offset=1&offset=2",
     ],
 )
-async def test_nonsense_in_a_query_is_refused_with_a_sentence_about_it(board: Served, query: str) -> None:
+async def test_nonsense_in_a_query_is_refused_with_a_sentence_about_it(
+    board: StageClient, query: str
+) -> None:
     told = await board.get(f"/v1/tasks?{query}")
     assert (told.status, told.json["name"]) == (400, "BadRequest")
     assert told.json["data"]["message"].startswith(query.partition("=")[0])
@@ -201,21 +203,21 @@ async def test_nonsense_in_a_query_is_refused_with_a_sentence_about_it(board: Se
 
 
 @pytest.mark.spec("H-03")
-async def test_a_zero_byte_is_nothing_to_search_for(board: Served) -> None:
+async def test_a_zero_byte_is_nothing_to_search_for(board: StageClient) -> None:
     for query in ("search=%00", "agent=a%00", "status=running%00", "limit=1%00"):
         told = await board.get(f"/v1/tasks?{query}")
         assert (told.status, "NUL" in told.json["data"]["message"]) == (400, True)
 
 
 @pytest.mark.spec("H-03")
-async def test_names_that_nobody_knows_are_passed_over(board: Served) -> None:
+async def test_names_that_nobody_knows_are_passed_over(board: StageClient) -> None:
     page = await board.json("/v1/tasks?directory=/x&workspace=&limit=1&Status=nonsense&__proto__=1")
     assert (page["limit"], page["total"]) == (1, MANY + 5)
 
 
 @pytest.mark.spec("H-04")
 @pytest.mark.parametrize("name", ["Find the Blue Door", "Break", "Wait", "Stop me", "Explore ÄRGER"])
-async def test_returns_full_task_object_for_valid_id(board: Served, name: str) -> None:
+async def test_returns_full_task_object_for_valid_id(board: StageClient, name: str) -> None:
     task = await task_named(board.runtime, name)
     told = await board.get(f"/v1/tasks/{task.session_id}")
     assert (told.status, told.body) == (200, await wired(board, name))
@@ -223,7 +225,7 @@ async def test_returns_full_task_object_for_valid_id(board: Served, name: str) -
 
 
 @pytest.mark.spec("H-04")
-async def test_a_task_says_all_that_is_known_of_it(board: Served) -> None:
+async def test_a_task_says_all_that_is_known_of_it(board: StageClient) -> None:
     found = await task_named(board.runtime, "Find the Blue Door")
     task = await board.json(f"/v1/tasks/{found.session_id}")
     broken = (await board.json("/v1/tasks", status="error"))["tasks"][0]
@@ -241,7 +243,7 @@ async def test_a_task_says_all_that_is_known_of_it(board: Served) -> None:
 @pytest.mark.parametrize(
     "id", [UNKNOWN, "x", "..%2F..%2Fetc%2Fpasswd", "%E4%BA%BA", "ses_%27%20OR%201=1", "a" * 2_000]
 )
-async def test_returns_404_for_unknown_id(board: Served, id: str) -> None:
+async def test_returns_404_for_unknown_id(board: StageClient, id: str) -> None:
     told = await board.get(f"/v1/tasks/{id}")
     assert (told.status, told.json["name"]) == (404, "NotFoundError")
     assert told.json["data"]["message"]
@@ -249,13 +251,13 @@ async def test_returns_404_for_unknown_id(board: Served, id: str) -> None:
 
 
 @pytest.mark.spec("H-04")
-async def test_a_session_that_is_no_task_is_unknown_here(board: Served) -> None:
+async def test_a_session_that_is_no_task_is_unknown_here(board: StageClient) -> None:
     for path in ("", "/logs"):
         assert (await board.get(f"/v1/tasks/{board.stage.session_id}{path}")).status == 404
 
 
 @pytest.mark.spec("H-04")
-async def test_returns_message_history_for_a_running_task(board: Served) -> None:
+async def test_returns_message_history_for_a_running_task(board: StageClient) -> None:
     task = await task_named(board.runtime, "Wait")
     log = await board.json(f"/v1/tasks/{task.session_id}/logs")
 
@@ -267,7 +269,7 @@ async def test_returns_message_history_for_a_running_task(board: Served) -> None
 
 
 @pytest.mark.spec("H-04")
-async def test_messages_are_returned_unmasked(board: Served) -> None:
+async def test_messages_are_returned_unmasked(board: StageClient) -> None:
     task = await task_named(board.runtime, "Find the Blue Door")
     log = await board.json(f"/v1/tasks/{task.session_id}/logs")
     (called,) = (part for entry in log for part in entry["parts"] if part["type"] == "tool")
@@ -275,7 +277,7 @@ async def test_messages_are_returned_unmasked(board: Served) -> None:
 
 
 @pytest.mark.spec("H-04")
-async def test_returns_message_history_for_a_completed_task(board: Served) -> None:
+async def test_returns_message_history_for_a_completed_task(board: StageClient) -> None:
     task = await task_named(board.runtime, "Find the Blue Door")
     log = await board.get(f"/v1/tasks/{task.session_id}/logs")
 
@@ -285,14 +287,14 @@ async def test_returns_message_history_for_a_completed_task(board: Served) -> No
 
 
 @pytest.mark.spec("H-04")
-async def test_returns_404_for_unknown_task_id(board: Served) -> None:
+async def test_returns_404_for_unknown_task_id(board: StageClient) -> None:
     told = await board.get(f"/v1/tasks/{UNKNOWN}/logs")
     assert (told.status, told.json["name"]) == (404, "NotFoundError")
     assert UNKNOWN in told.json["data"]["message"]
 
 
 @pytest.mark.spec("H-05")
-async def test_returns_group_with_all_member_tasks_and_aggregate_stats(board: Served) -> None:
+async def test_returns_group_with_all_member_tasks_and_aggregate_stats(board: StageClient) -> None:
     batch = (await task_named(board.runtime, "Wait")).batch_id
     group = await board.json(f"/v1/task-groups/{batch}")
     stats = group["stats"]
@@ -311,7 +313,9 @@ async def test_returns_group_with_all_member_tasks_and_aggregate_stats(board: Se
 
 
 @pytest.mark.spec("H-05")
-async def test_a_group_whose_tasks_have_all_ended_has_zeros_for_what_there_is_none_of(board: Served) -> None:
+async def test_a_group_whose_tasks_have_all_ended_has_zeros_for_what_there_is_none_of(
+    board: StageClient,
+) -> None:
     batch = (await task_named(board.runtime, "Count 100% of 0_0")).batch_id
     stats = (await board.json(f"/v1/task-groups/{batch}"))["stats"]
     again = (await board.json(f"/v1/task-groups/{batch}"))["stats"]
@@ -322,14 +326,14 @@ async def test_a_group_whose_tasks_have_all_ended_has_zeros_for_what_there_is_no
 
 @pytest.mark.spec("H-05")
 @pytest.mark.parametrize("id", ["bat_none", "%25", "x" * 500])
-async def test_returns_404_for_unknown_group_id(board: Served, id: str) -> None:
+async def test_returns_404_for_unknown_group_id(board: StageClient, id: str) -> None:
     told = await board.get(f"/v1/task-groups/{id}")
     assert (told.status, told.json["name"]) == (404, "NotFoundError")
     assert told.json["data"]["message"]
 
 
 @pytest.mark.spec("H-04")
-async def test_why_says_in_a_sentence_what_a_session_waits_for(board: Served) -> None:
+async def test_why_says_in_a_sentence_what_a_session_waits_for(board: StageClient) -> None:
     task = await task_named(board.runtime, "Wait")
     await board.runtime.wait(board.stage.session_id)  # what ended before may still be told
     child = await board.json(f"/v1/sessions/{task.session_id}/why")
@@ -344,8 +348,8 @@ async def test_why_says_in_a_sentence_what_a_session_waits_for(board: Served) ->
 
 @pytest.mark.spec("H-03")
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-async def test_nothing_is_changed_by_the_status_api(board: Served, method: str) -> None:
+async def test_nothing_is_changed_by_the_status_api(board: StageClient, method: str) -> None:
     for path in ("/v1/tasks", f"/v1/tasks/{UNKNOWN}", "/v1/events", "/v1/health"):
-        told = await board.caller.ask(method, path, headers=board.caller.token)
+        told = await board.caller.request(method, path, headers=board.caller.authorization)
         assert (told.status, told.json["name"]) == (405, "MethodNotAllowedError"), path
         assert "GET" in told.headers["allow"]

@@ -13,7 +13,7 @@ from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.support.runtime import Stage, answer_of, resume_session, roles, stage
+from tests.support.runtime import Stage, answer_of, open_stage, resume_session, roles
 from tests.support.tool import FIND_SUBTASK, GO_ON, Gate, TaskArguments, build_task_tool
 
 DO = SubtaskInput(prompt="Do it", description="Do", agent="general")
@@ -32,7 +32,7 @@ async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_c
     tmp_path: Path,
 ) -> None:
     seen: list[TaskArguments] = []
-    async with stage(tmp_path, ScriptedModel({}), tools=[build_task_tool(seen)]) as at:
+    async with open_stage(tmp_path, ScriptedModel({}), tools=[build_task_tool(seen)]) as at:
         entry = await ask(at, FIND_SUBTASK, DO, text="Both, please")
         entries = await at.messages()
         title = (await at.runtime.session(at.session_id)).title
@@ -41,7 +41,7 @@ async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_c
         TaskArguments("Do", "Do it", "general"),
     ]
     assert len(at.model.requests) == 1
-    asked, called, first, second, go_on = at.told()
+    asked, called, first, second, go_on = at.request_messages()
     assert isinstance(asked, UserTurn)
     assert asked.text.splitlines() == [
         "Both, please",
@@ -66,7 +66,7 @@ async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_c
 
 @pytest.mark.spec("S-05")
 async def test_without_the_tool_the_call_fails_and_the_turn_goes_on(tmp_path: Path) -> None:
-    async with stage(tmp_path, ScriptedModel({})) as at:
+    async with open_stage(tmp_path, ScriptedModel({})) as at:
         entry = await ask(at, FIND_SUBTASK)
         (state,) = await at.states()
         title = (await at.runtime.session(at.session_id)).title
@@ -81,7 +81,7 @@ async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_pa
     async def run(args: TaskArguments, context: ToolContext) -> Pending:
         return Pending(note="started")
 
-    async with stage(tmp_path, ScriptedModel({}), tools=[Tool("task", TaskArguments, run)]) as at:
+    async with open_stage(tmp_path, ScriptedModel({}), tools=[Tool("task", TaskArguments, run)]) as at:
         entry = await ask(at, FIND_SUBTASK)
         assert isinstance(entry.parts[0], ToolPart)
         assert isinstance(entry.parts[0].state, ToolWaiting)
@@ -90,7 +90,7 @@ async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_pa
         waiting = await at.open_call()
         await at.runtime.complete(waiting.id, "Found.")
         await at.runtime.wait(at.session_id)
-    *_, result, go_on = at.told()
+    *_, result, go_on = at.request_messages()
     assert isinstance(result, ToolTurn)
     assert (result.output, len(at.model.requests)) == ("Found.", 1)
     assert isinstance(go_on, UserTurn)
@@ -102,20 +102,22 @@ async def test_a_prompt_that_comes_while_a_subtask_waits_is_answered_with_it_pen
     async def run(args: TaskArguments, context: ToolContext) -> Pending:
         return Pending()
 
-    async with stage(tmp_path, {"hello": [[say("Hello.")]]}, tools=[Tool("task", TaskArguments, run)]) as at:
+    async with open_stage(
+        tmp_path, {"hello": [[say("Hello.")]]}, tools=[Tool("task", TaskArguments, run)]
+    ) as at:
         await ask(at, FIND_SUBTASK)
         entry = await at.prompt("hello")
         waiting = await at.open_call()
         await at.runtime.complete(waiting.id, "Found.")
         await at.runtime.wait(at.session_id)
     assert entry.text == "Hello."
-    assert [GO_ON in told.text for told in at.told() if isinstance(told, UserTurn)] == [False] * 3
+    assert [GO_ON in told.text for told in at.request_messages() if isinstance(told, UserTurn)] == [False] * 3
 
 
 @pytest.mark.spec("S-05")
 async def test_an_abort_ends_a_subtask_and_the_next_prompt_does_not_begin_it_again(tmp_path: Path) -> None:
     gate = Gate("task")
-    async with stage(tmp_path, ScriptedModel({}), tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, ScriptedModel({}), tools=[gate.tool]) as at:
         await at.runtime.send(at.session_id, "", parts=[FIND_SUBTASK])
         await gate.until_started()
         assert await at.abort()
@@ -131,7 +133,7 @@ async def test_a_process_that_ends_in_a_subtask_leaves_it_in_doubt_and_is_gone_o
     tmp_path: Path,
 ) -> None:
     gate = Gate("task")
-    async with stage(tmp_path, ScriptedModel({}), tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, ScriptedModel({}), tools=[gate.tool]) as at:
         await at.runtime.send(at.session_id, "", parts=[FIND_SUBTASK])
         await gate.until_started()
     model = ScriptedModel({})
@@ -147,9 +149,9 @@ async def test_a_process_that_ends_in_a_subtask_leaves_it_in_doubt_and_is_gone_o
 async def test_a_step_after_a_subtask_that_was_cut_off_is_told_once_what_to_do(tmp_path: Path) -> None:
     seen: list[TaskArguments] = []
     script = {prompt_text("subtask-done"): [[say("I beg"), pause(3600)]]}
-    async with stage(tmp_path, script, tools=[build_task_tool(seen)]) as at:
+    async with open_stage(tmp_path, script, tools=[build_task_tool(seen)]) as at:
         await at.runtime.send(at.session_id, "", parts=[FIND_SUBTASK])
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
     model = ScriptedModel({})
     entries = await resume_session(tmp_path, at.session_id, model, build_task_tool(seen))
     told = [each for each in model.requests[0].messages if isinstance(each, UserTurn) and GO_ON in each.text]
@@ -161,7 +163,7 @@ async def test_a_subtask_of_another_kind_of_input_is_not_lost_in_a_busy_session(
     seen: list[TaskArguments] = []
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[gate.tool, build_task_tool(seen)]) as at:
+    async with open_stage(tmp_path, script, tools=[gate.tool, build_task_tool(seen)]) as at:
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
         await at.runtime.send(at.session_id, "", parts=[FIND_SUBTASK])
@@ -175,12 +177,12 @@ async def test_a_subtask_of_another_kind_of_input_is_not_lost_in_a_busy_session(
 @pytest.mark.spec("S-05")
 async def test_a_subtask_in_a_long_history_is_told_in_its_place(tmp_path: Path) -> None:
     seen: list[TaskArguments] = []
-    async with stage(tmp_path, ScriptedModel({}), tools=[build_task_tool(seen)]) as at:
+    async with open_stage(tmp_path, ScriptedModel({}), tools=[build_task_tool(seen)]) as at:
         for number in range(20):
             await at.prompt(f"prompt {number}")
         await ask(at, FIND_SUBTASK)
         await at.prompt("And now?")
-    kinds = [type(told) for told in at.told()]
+    kinds = [type(told) for told in at.request_messages()]
     assert kinds == [UserTurn, ModelTurn] * 20 + [
         *(UserTurn, ModelTurn, ToolTurn, UserTurn, ModelTurn),
         UserTurn,
@@ -191,7 +193,9 @@ async def test_a_subtask_in_a_long_history_is_told_in_its_place(tmp_path: Path) 
 @pytest.mark.spec("D-11")
 async def test_a_prompt_that_is_addressed_to_a_subagent_becomes_a_task_for_it(tmp_path: Path) -> None:
     script = {"Where is it?": [[say("In a.txt.")]]}
-    async with stage(tmp_path, ScriptedModel(script, otherwise=[say("It says: a.txt")]), coding=True) as at:
+    async with open_stage(
+        tmp_path, ScriptedModel(script, otherwise=[say("It says: a.txt")]), coding=True
+    ) as at:
         entry = await at.runtime.prompt(at.session_id, "Where is it?", agent="explore")
         (child,) = await at.runtime.children(at.session_id)
         session = await at.runtime.session(at.session_id)

@@ -16,7 +16,7 @@ from asyncagents.engine.expiry import POSTPONE_MS
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Ears, open_world
+from tests.support.runtime import EventListener, open_sqlite_runtime
 from tests.support.wait import PATIENCE
 
 HOUR = 3_600_000
@@ -41,7 +41,7 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
     model = ScriptedModel({"go": [[call("wait", seconds=3600)], [say("Going on.")]], "hey": [[say("Yes?")]]})
     setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
     async with asyncio.timeout(PATIENCE):
-        async with open_world(tmp_path, setup, clock=clock) as runtime:
+        async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
             bad, good = [await runtime.create_session(directory=tmp_path) for _ in range(2)]
             for each in (bad, good):
                 await runtime.prompt(each.id, "go")
@@ -49,10 +49,12 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
         spoil(tmp_path, bad.id)
         clock.advance(HOUR)
         for _ in range(2):
-            async with open_world(tmp_path, setup, clock=clock) as runtime:
+            async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
                 with inside(runtime).bus.subscribe() as subscription:
                     if await runtime.status(good.id) != Idle():
-                        await Ears(subscription).until(SessionIdle, lambda event: event.session_id == good.id)
+                        await EventListener(subscription).until(
+                            SessionIdle, lambda event: event.session_id == good.id
+                        )
                 while not runtime.counters.stuck.counts:  # noqa: ASYNC110  a row that is put off tells nobody
                     await asyncio.sleep(0.01)
                 await inside(runtime).dispatcher.sweep()
@@ -70,7 +72,7 @@ async def test_a_row_is_logged_once_however_often_it_is_put_off(
     clock = FakeClock()
     model = ScriptedModel({"go": [[call("wait", seconds=3600)], [say("Going on.")]]})
     setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]), serve=False)
-    async with asyncio.timeout(PATIENCE), open_world(tmp_path, setup, clock=clock) as runtime:
+    async with asyncio.timeout(PATIENCE), open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         runtime.serve_tree(session.id)
         await runtime.prompt(session.id, "go")

@@ -12,25 +12,30 @@ from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import call, say
 from asyncagents.store.postgres.migrate import load_scripts, migrate
 from tests.support.delegation import (
-    Scenes,
-    fire,
-    hidden,
-    launch,
-    notices_of,
-    office,
-    outputs,
-    sync,
+    RequestScript,
+    call_task,
+    call_with_id,
+    fire_task,
+    hidden_text,
+    launch_task,
+    open_delegation_stage,
+    read_notices,
+    request_outputs,
     task_named,
-    until_quiet,
-    visible,
-    with_id,
+    visible_texts,
+    wait_until_quiet,
 )
-from tests.support.http.client import serving
+from tests.support.http.client import serve_delegation
 from tests.support.postgres.database import Server, database
 from tests.support.tool import ECHO
 
-MIXED: Scenes = {
-    "go": [[fire("A", "a"), fire("B", "b"), sync("S", "s")], [say("Waiting.")], [say("Ok.")], [say("Ok.")]],
+MIXED: RequestScript = {
+    "go": [
+        [fire_task("A", "a"), fire_task("B", "b"), call_task("S", "s")],
+        [say("Waiting.")],
+        [say("Ok.")],
+        [say("Ok.")],
+    ],
     "list": [[call("asyncagents_list")], [say("Listed.")]],
     **{name: [[say(f"{name} is done.")]] for name in "abs"},
 }
@@ -38,48 +43,48 @@ MIXED: Scenes = {
 
 @pytest.mark.spec("Z-03", "T-12", "T-10")
 async def test_a_sync_task_counts_in_no_progress_and_in_no_list_of_background_tasks(tmp_path: Path) -> None:
-    async with office(tmp_path, MIXED) as at:
+    async with open_delegation_stage(tmp_path, MIXED) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
-        told = await notices_of(at)
+        await wait_until_quiet(at.runtime, at.session_id)
+        told = await read_notices(at)
         await at.prompt("list")
         listed = (await at.states())[-1]
         kinds = {task.description: task.kind for task in await at.runtime.tasks.list(at.session_id)}
-    assert [text.splitlines()[-1] for text in visible(told[-1])][-1] == "Task Progress: 2/2"
-    assert "\nAll 2 tasks finished.\n" in hidden(told[-1])
+    assert [text.splitlines()[-1] for text in visible_texts(told[-1])][-1] == "Task Progress: 2/2"
+    assert "\nAll 2 tasks finished.\n" in hidden_text(told[-1])
     assert kinds == {"A": "background", "B": "background", "S": "sync"}
     assert isinstance(listed, ToolCompleted)
     assert (listed.title, len(listed.output.splitlines())) == ("2 tasks", 2)
 
 
 async def test_one_task_is_listed_and_told_of_in_the_singular(tmp_path: Path) -> None:
-    scenes: Scenes = {**MIXED, "go": [[launch("A", "a")], [say("Waiting.")], [say("Ok.")]]}
-    async with office(tmp_path, scenes) as at:
+    scenes: RequestScript = {**MIXED, "go": [[launch_task("A", "a")], [say("Waiting.")], [say("Ok.")]]}
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
-        (told,) = await notices_of(at)
+        await wait_until_quiet(at.runtime, at.session_id)
+        (told,) = await read_notices(at)
         await at.prompt("list")
         listed = (await at.states())[-1]
     assert isinstance(listed, ToolCompleted)
     assert listed.title == "1 task"
-    assert "\n1 task finished.\n" in hidden(told)
+    assert "\n1 task finished.\n" in hidden_text(told)
 
 
 @pytest.mark.spec("Z-03", "T-07")
 async def test_a_batch_that_its_parent_cancels_is_of_background_tasks(tmp_path: Path) -> None:
-    scenes: Scenes = {
+    scenes: RequestScript = {
         **MIXED,
         "cancel": [
-            lambda request: [call("asyncagents_cancel", batch=_batch(outputs(request)[0]))],
+            lambda request: [call("asyncagents_cancel", batch=_batch(request_outputs(request)[0]))],
             [say("Cancelled.")],
         ],
-        "go": [[launch("A", "a"), sync("S", "s")], [say("Waiting.")], [say("Ok.")]],
+        "go": [[launch_task("A", "a"), call_task("S", "s")], [say("Waiting.")], [say("Ok.")]],
     }
-    async with office(tmp_path, scenes) as at:
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("cancel")
-        told = outputs(at.model.requests[-1])[-1]
+        told = request_outputs(at.model.requests[-1])[-1]
     assert '"A" completed' in told
     assert '"S"' not in told
 
@@ -90,9 +95,9 @@ def _batch(text: str) -> str:
 
 @pytest.mark.spec("Z-03", "H-03")
 async def test_the_status_api_and_its_client_show_sync_tasks_when_they_are_asked_for(tmp_path: Path) -> None:
-    async with serving(tmp_path, MIXED) as at:
+    async with serve_delegation(tmp_path, MIXED) as at:
         await at.stage.prompt("go")
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         pages = {kind: await at.json("/v1/tasks", kind=kind) for kind in ("background", "sync", "all")}
         usual = await at.json("/v1/tasks")
         nonsense = await at.get("/v1/tasks", kind="both")
@@ -100,8 +105,8 @@ async def test_the_status_api_and_its_client_show_sync_tasks_when_they_are_asked
         waited = (await task_named(at.runtime, "S")).session_id
         one = await at.json(f"/v1/tasks/{waited}")
         group = await at.json(f"/v1/task-groups/{one['batchId']}")
-        tree = await at.caller.ask(
-            "GET", f"/v1/sessions/{at.stage.session_id}/tasks", headers=at.caller.token
+        tree = await at.caller.request(
+            "GET", f"/v1/sessions/{at.stage.session_id}/tasks", headers=at.caller.authorization
         )
         snapshots = [await _snapshot(at, query) for query in ("", "?kind=sync", "?kind=all")]
         async with open_client(data=tmp_path) as client:
@@ -136,19 +141,19 @@ def _shown(tasks: list[dict[str, Any]]) -> list[str]:
 
 
 async def test_a_task_whose_session_was_deleted_stays_in_every_list_as_gone(tmp_path: Path) -> None:
-    scenes: Scenes = {**MIXED, "go": [[launch("A", "a")], [say("Waiting.")], [say("Ok.")]]}
-    async with serving(tmp_path, scenes) as at:
+    scenes: RequestScript = {**MIXED, "go": [[launch_task("A", "a")], [say("Waiting.")], [say("Ok.")]]}
+    async with serve_delegation(tmp_path, scenes) as at:
         await at.stage.prompt("go")
-        await until_quiet(at.runtime, at.stage.session_id)
+        await wait_until_quiet(at.runtime, at.stage.session_id)
         child = (await task_named(at.runtime, "A")).session_id
-        async with at.listen() as stream:
+        async with at.stream() as stream:
             await stream.until("snapshot")
             await at.runtime.delete_session(child)
             told = await stream.until("task.updated")
         (listed,) = await at.runtime.tasks.list(at.stage.session_id)
         (shown,) = (await at.json("/v1/tasks"))["tasks"]
         await at.stage.prompt("list")
-        (said,) = outputs(at.stage.model.requests[-1])[-1:]
+        (said,) = request_outputs(at.stage.model.requests[-1])[-1:]
     assert (listed.session_id, listed.gone, listed.result) == (child, True, "a is done.")
     assert (shown["sessionID"], shown["gone"]) == (child, True)
     assert (told.data["sessionID"], told.data["gone"]) == (child, True)
@@ -157,21 +162,21 @@ async def test_a_task_whose_session_was_deleted_stays_in_every_list_as_gone(tmp_
 
 @pytest.mark.spec("Z-05", "T-08")
 async def test_the_facts_of_a_resumed_task_are_of_its_run_and_sums_are_named_so(tmp_path: Path) -> None:
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [
-            [sync("A", "a")],
-            with_id("task", description="A again", prompt="more", subagent_type="general"),
-            with_id("asyncagents_output"),
+            [call_task("A", "a")],
+            call_with_id("task", description="A again", prompt="more", subagent_type="general"),
+            call_with_id("asyncagents_output"),
             [say("Ok.")],
         ],
         "a": [[call("echo", text="1"), call("echo", text="2")], [say("First.")]],
         "more": [[say("Second.")]],
     }
-    async with office(tmp_path, scenes, ECHO) as at:
+    async with open_delegation_stage(tmp_path, scenes, ECHO) as at:
         await at.prompt("go")
         task = await task_named(at.runtime, "A")
         *_, last = await at.messages()
-    first, second, read = outputs(at.model.requests[-1])
+    first, second, read = request_outputs(at.model.requests[-1])
     assert last.text == "Ok."
     assert "\ntool_calls: 2 (echo 2)\n" in first
     assert "total" not in first

@@ -17,27 +17,27 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import call, pause, say
 from tests.support.delegation import (
-    Players,
-    Scenes,
-    allow,
-    child_of,
-    launch,
-    notices,
-    office,
-    outputs,
-    sync,
+    RequestScript,
+    RequestScriptModel,
+    allow_all,
+    call_task,
+    call_with_id,
+    child_session,
+    find_notices,
+    launch_task,
+    open_delegation_stage,
+    request_outputs,
     task_named,
-    until_ended,
-    until_quiet,
-    visible,
-    with_id,
+    visible_texts,
+    wait_for_task_end,
+    wait_until_quiet,
 )
 from tests.support.runtime import Stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
-SCENES: Scenes = {
-    "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 4],
+SCENES: RequestScript = {
+    "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 4],
     "a": [[call("gate")], [say("A is 1.")]],
     "b": [[say("B is 2.")]],
     "more": [[say("More.")]],
@@ -51,8 +51,8 @@ async def at_work(at: Stage, gate: Gate) -> None:
 
 
 async def cancelled(at: Stage, gate: Gate) -> None:
-    await at.runtime.tasks.cancel(await child_of(at, "A"))
-    await until_quiet(at.runtime, at.session_id)
+    await at.runtime.tasks.cancel(await child_session(at, "A"))
+    await wait_until_quiet(at.runtime, at.session_id)
 
 
 async def aborted(at: Stage, gate: Gate) -> None:
@@ -62,18 +62,18 @@ async def aborted(at: Stage, gate: Gate) -> None:
 
 async def ended(at: Stage, gate: Gate) -> None:
     gate.go.set()
-    await until_ended(at, "A", TaskCompleted)
-    await until_quiet(at.runtime, at.session_id)
+    await wait_for_task_end(at, "A", TaskCompleted)
+    await wait_until_quiet(at.runtime, at.session_id)
 
 
 async def followed_up(at: Stage, gate: Gate) -> None:
-    await at.runtime.tasks.resume(await child_of(at, "A"), "more")
+    await at.runtime.tasks.resume(await child_session(at, "A"), "more")
 
 
 async def resumed(at: Stage, gate: Gate) -> None:
     await ended(at, gate)
-    await at.runtime.tasks.resume(await child_of(at, "B"), "more")
-    await until_quiet(at.runtime, at.session_id)
+    await at.runtime.tasks.resume(await child_session(at, "B"), "more")
+    await wait_until_quiet(at.runtime, at.session_id)
 
 
 POINTS: dict[str, Point] = {
@@ -89,23 +89,23 @@ async def _all(runtime: Runtime) -> dict[str, BackgroundTask]:
 @pytest.mark.parametrize("point", POINTS)
 async def test_every_field_of_a_task_survives_and_each_end_is_told_once(tmp_path: Path, point: str) -> None:
     gate = Gate("gate", effect="idempotent")
-    async with office(tmp_path, SCENES, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, SCENES, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        await until_ended(at, "B", TaskCompleted)
+        await wait_for_task_end(at, "B", TaskCompleted)
         async with asyncio.timeout(PATIENCE):
             await at.runtime.wait(at.session_id)
         await POINTS[point](at, gate)
         before = await _all(at.runtime)
-    async with office(tmp_path, SCENES, gate.tool, serve=False) as still:
+    async with open_delegation_stage(tmp_path, SCENES, gate.tool, serve=False) as still:
         assert _steady(await _all(still.runtime)) == _steady(before)
     gate.go.set()
-    async with office(tmp_path, SCENES, gate.tool) as again:
-        await until_quiet(again.runtime, at.session_id)
+    async with open_delegation_stage(tmp_path, SCENES, gate.tool) as again:
+        await wait_until_quiet(again.runtime, at.session_id)
         await again.runtime.prompt(at.session_id, "next")
         after = await _all(again.runtime)
         entries = await again.runtime.messages(at.session_id)
-    told = [text for notice in notices(entries) for text in visible(notice)]
+    told = [text for notice in find_notices(entries) for text in visible_texts(notice)]
     assert len(told) == sum(1 + (task.resume_count if point == "resumed" else 0) for task in after.values())
     assert all(task.status in ("completed", "cancelled") for task in after.values())
 
@@ -118,19 +118,19 @@ def _steady(tasks: dict[str, BackgroundTask]) -> dict[str, Any]:
 @pytest.mark.spec("T-14", "D-01", "D-10")
 async def test_nested_sync_tasks_and_their_background_go_on_after_a_restart(tmp_path: Path) -> None:
     first, second = Gate("gate", effect="idempotent"), Gate("gate", effect="idempotent")
-    scenes: Scenes = {
-        "go": [[sync("S", "s")], [say("All done.")]],
-        "s": [[launch("B", "b"), sync("SS", "ss")], [say("S.")], [say("S, and B.")]],
+    scenes: RequestScript = {
+        "go": [[call_task("S", "s")], [say("All done.")]],
+        "s": [[launch_task("B", "b"), call_task("SS", "ss")], [say("S.")], [say("S, and B.")]],
         "ss": [[call("gate")], [say("SS.")]],
         "b": [[call("gate")], [say("B.")]],
     }
     limits = DelegationConfig(concurrent=1)
-    async with office(tmp_path, scenes, first.tool, limits=limits) as at:
+    async with open_delegation_stage(tmp_path, scenes, first.tool, limits=limits) as at:
         await at.runtime.send(at.session_id, "go")
         await first.until_started()
     second.go.set()
-    async with office(tmp_path, scenes, second.tool, limits=limits) as again:
-        await until_quiet(again.runtime, at.session_id)
+    async with open_delegation_stage(tmp_path, scenes, second.tool, limits=limits) as again:
+        await wait_until_quiet(again.runtime, at.session_id)
         entries = await again.runtime.messages(at.session_id)
         tasks = await _all(again.runtime)
     assert entries[-1].text == "All done."
@@ -140,44 +140,44 @@ async def test_nested_sync_tasks_and_their_background_go_on_after_a_restart(tmp_
 @pytest.mark.spec("T-14", "T-04")
 async def test_a_wait_for_a_task_goes_on_after_a_restart(tmp_path: Path) -> None:
     gate = Gate("gate", effect="idempotent")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [
-            [launch("A", "a")],
-            with_id("asyncagents_output", block=True, timeout=600),
+            [launch_task("A", "a")],
+            call_with_id("asyncagents_output", block=True, timeout=600),
             [say("I have it.")],
         ],
         "a": [[call("gate")], [say("A is 1.")]],
     }
-    async with office(tmp_path, scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_status(WaitingAsync)
+        await at.listener.until_status(WaitingAsync)
         await gate.until_started()
     gate.go.set()
-    async with office(tmp_path, scenes, gate.tool) as again:
-        await until_quiet(again.runtime, at.session_id)
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as again:
+        await wait_until_quiet(again.runtime, at.session_id)
         entries = await again.runtime.messages(at.session_id)
-    assert (entries[-1].text, notices(entries)) == ("I have it.", [])
-    assert "A is 1." in outputs(again.model.requests[-1])[-1]
+    assert (entries[-1].text, find_notices(entries)) == ("I have it.", [])
+    assert "A is 1." in request_outputs(again.model.requests[-1])[-1]
 
 
 @pytest.mark.spec("X-07", "T-15")
 async def test_two_runtimes_share_the_tasks_and_each_end_is_told_once(tmp_path: Path) -> None:
     count = 12
-    scenes: Scenes = {
-        "go": [[launch(f"T{n}", f"child {n}") for n in range(count)], *[[say("Ok.")]] * (count + 1)],
+    scenes: RequestScript = {
+        "go": [[launch_task(f"T{n}", f"child {n}") for n in range(count)], *[[say("Ok.")]] * (count + 1)],
         **{f"child {n}": [[pause(0.01), say(f"{n}")]] for n in range(count)},
     }
-    other = Players(scenes)
+    other = RequestScriptModel(scenes)
     async with (
-        office(tmp_path, scenes) as at,
-        open_runtime(tmp_path, model=other, delegation=True, policy=allow) as second,
+        open_delegation_stage(tmp_path, scenes) as at,
+        open_runtime(tmp_path, model=other, delegation=True, policy=allow_all) as second,
     ):
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
-        await until_quiet(second, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(second, at.session_id)
         entries = await at.messages()
         tasks = await second.tasks.list(at.session_id)
-    told = [text.split('"')[1] for notice in notices(entries) for text in visible(notice)]
+    told = [text.split('"')[1] for notice in find_notices(entries) for text in visible_texts(notice)]
     assert sorted(told) == sorted(f"T{n}" for n in range(count))
     assert {task.status for task in tasks} == {"completed"}
 
@@ -185,15 +185,15 @@ async def test_two_runtimes_share_the_tasks_and_each_end_is_told_once(tmp_path: 
 @pytest.mark.spec("T-05", "X-07")
 async def test_a_task_is_cancelled_from_another_process(tmp_path: Path) -> None:
     gate = Gate("gate")
-    async with office(tmp_path, SCENES, gate.tool) as at:
+    async with open_delegation_stage(tmp_path, SCENES, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        child: SessionId = await child_of(at, "A")
-        async with open_runtime(tmp_path, model=Players({}), serve=False) as other:
+        child: SessionId = await child_session(at, "A")
+        async with open_runtime(tmp_path, model=RequestScriptModel({}), serve=False) as other:
             assert await other.tasks.cancel(child)
-        await until_ended(at, "A", TaskCancelled)
+        await wait_for_task_end(at, "A", TaskCancelled)
         async with asyncio.timeout(PATIENCE):
             await gate.ended.wait()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         task = await task_named(at.runtime, "A")
     assert (task.status, task.ended_by) == ("cancelled", "user")

@@ -18,12 +18,12 @@ from asyncagents.errors import AlreadySettled, ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
 from asyncagents.telemetry.metrics import GenAiMetrics
 from asyncagents.testing.inside import inside
-from tests.support.delegation import launch, sync
-from tests.support.runtime import Ears
-from tests.support.telemetry import Collector, parent_of, said, trace_id, traced
-from tests.support.tool import ECHO, Nothing
+from tests.support.delegation import call_task, launch_task
+from tests.support.runtime import EventListener
+from tests.support.telemetry import Collector, open_traced_runtime, parent_of, span_attributes, trace_id
+from tests.support.tool import ECHO, NoArguments
 from tests.support.wait import PATIENCE
-from tests.support.webhook.delivery import done, standard
+from tests.support.webhook.delivery import result_body, standard_headers
 
 FOREIGN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 MODEL = {"gen_ai.provider.name": "scripted", "gen_ai.request.model": "scripted"}
@@ -63,39 +63,41 @@ async def test_a_launch_a_child_a_park_a_restart_a_webhook_and_the_resume_are_on
     tmp_path: Path,
 ) -> None:
     script = {
-        "go": [[sync("work", "do it")], [say("All done.")]],
+        "go": [[call_task("work", "do it")], [say("All done.")]],
         "do it": [[call("job")], [say("Did it.")]],
     }
     collector, jobs = Collector(), Jobs()
     with collector.tracer.start_as_current_span("handle order"):
-        async with traced(tmp_path, script, collector, jobs.tool) as runtime:
+        async with open_traced_runtime(tmp_path, script, collector, jobs.tool) as runtime:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.send(session.id, "go")
             await until_still(runtime, session.id)
     before = len(collector.spans)
 
-    async with traced(tmp_path, script, collector, jobs.tool) as runtime:
-        body = done(jobs.told[0].pending_id)
+    async with open_traced_runtime(tmp_path, script, collector, jobs.tool) as runtime:
+        body = result_body(jobs.told[0].pending_id)
         now = int(runtime._clock.now() / 1000)
         with runtime.counters.use_parent(FOREIGN):
-            await runtime.async_tools.receive(standard(jobs.told[0].secret, body, now), body)
+            await runtime.async_tools.receive(standard_headers(jobs.told[0].secret, body, now), body)
         await until_still(runtime, session.id)
         assert await runtime.status(session.id) == Idle()
         *_, last = await runtime.messages(session.id)
 
     assert last.text == "All done."
-    host, result = collector.one("handle order"), collector.one("tool_result job")
+    host, result = collector.find_span("handle order"), collector.find_span("tool_result job")
     assert {trace_id(span) for span in collector.spans} == {trace_id(host)}
     for agent in ("build", "general"):
-        runs = collector.named(f"invoke_agent {agent}")
-        *parked, rested = [said(span)["asyncagents.run.outcome"] for span in runs]
+        runs = collector.find_spans(f"invoke_agent {agent}")
+        *parked, rested = [span_attributes(span)["asyncagents.run.outcome"] for span in runs]
         assert (set(parked), rested) == ({"parked"}, "done")
     told = ["tool_result job", "chat scripted", "invoke_agent general", "chat scripted", "invoke_agent build"]
     assert [span.name for span in collector.spans[before:]] == told
-    job, child = collector.one("execute_tool job"), collector.named("invoke_agent general")
+    job, child = collector.find_span("execute_tool job"), collector.find_spans("invoke_agent general")
     expected = ["execute_tool job", "invoke_agent general", "execute_tool task", "invoke_agent build"]
     assert ancestry(collector, job.context.span_id) == [*expected, "handle order"]
-    assert [parent_of(span) for span in child] == [collector.one("execute_tool task").context.span_id] * 2
+    assert [parent_of(span) for span in child] == [
+        collector.find_span("execute_tool task").context.span_id
+    ] * 2
     assert parent_of(result) == parent_of(child[0]), "a result belongs to the session that waited for it"
     assert [f"{link.context.trace_id:032x}" for link in result.links] == [FOREIGN[3:35]]
 
@@ -103,40 +105,42 @@ async def test_a_launch_a_child_a_park_a_restart_a_webhook_and_the_resume_are_on
 async def test_a_session_that_nobody_traced_begins_a_trace_that_outlives_its_process(tmp_path: Path) -> None:
     script = {"go": [[call("job")], [say("Done.")]], "again": [[say("Yes.")]]}
     collector, jobs = Collector(), Jobs()
-    async with traced(tmp_path, script, collector, jobs.tool) as runtime:
+    async with open_traced_runtime(tmp_path, script, collector, jobs.tool) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
         assert jobs.told[0].trace is not None
-    async with traced(tmp_path, script, collector, jobs.tool) as runtime:
+    async with open_traced_runtime(tmp_path, script, collector, jobs.tool) as runtime:
         await runtime.complete(jobs.told[0].call_id, "up")
         await until_still(runtime, session.id)
         await runtime.prompt(session.id, "again")
 
-    first, second, third = collector.named("invoke_agent build")
+    first, second, third = collector.find_spans("invoke_agent build")
     assert first.parent is None
     assert parent_of(second) == first.context.span_id
-    assert trace_id(first) == trace_id(second) == trace_id(collector.one("tool_result job"))
+    assert trace_id(first) == trace_id(second) == trace_id(collector.find_span("tool_result job"))
     assert jobs.told[0].trace.split("-")[1] == trace_id(first)
     assert trace_id(third) != trace_id(first), "the next thing that a person says is another trace"
-    assert collector.one("tool_result job").links == ()
+    assert collector.find_span("tool_result job").links == ()
 
 
 async def test_a_notice_of_a_background_task_goes_on_in_the_trace_of_who_launched_it(tmp_path: Path) -> None:
-    script = {"go": [[launch("work", "do it")], [say("Launched.")]], "do it": [[say("Did it.")]]}
+    script = {"go": [[launch_task("work", "do it")], [say("Launched.")]], "do it": [[say("Did it.")]]}
     collector = Collector()
-    async with traced(tmp_path, ScriptedModel(script, otherwise=[say("I see.")]), collector) as runtime:
+    async with open_traced_runtime(
+        tmp_path, ScriptedModel(script, otherwise=[say("I see.")]), collector
+    ) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
         await until_still(runtime, session.id)
     assert len({trace_id(span) for span in collector.spans}) == 1
-    assert len(collector.named("invoke_agent general")) == 1
+    assert len(collector.find_spans("invoke_agent general")) == 1
 
 
 async def test_prompts_of_two_callers_are_turns_of_two_traces_and_nothing_leaks_between_them(
     tmp_path: Path,
 ) -> None:
     collector = Collector()
-    async with traced(tmp_path, {}, collector) as runtime:
+    async with open_traced_runtime(tmp_path, {}, collector) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         for name in ("first", "second"):
             with collector.tracer.start_as_current_span(name):
@@ -145,11 +149,11 @@ async def test_prompts_of_two_callers_are_turns_of_two_traces_and_nothing_leaks_
             await runtime.prompt(session.id, "third")
         with runtime.counters.use_parent("00-zz-broken"):
             await runtime.prompt(session.id, "fourth")
-    one, two, three, four = collector.named("invoke_agent build")
-    assert parent_of(one) == collector.one("first").context.span_id
-    assert parent_of(two) == collector.one("second").context.span_id
+    one, two, three, four = collector.find_spans("invoke_agent build")
+    assert parent_of(one) == collector.find_span("first").context.span_id
+    assert parent_of(two) == collector.find_span("second").context.span_id
     assert (trace_id(three), four.parent) == (FOREIGN[3:35], None)
-    assert [parent_of(span) for span in collector.named("chat scripted")] == [
+    assert [parent_of(span) for span in collector.find_spans("chat scripted")] == [
         span.context.span_id for span in (one, two, three, four)
     ]
 
@@ -157,7 +161,7 @@ async def test_prompts_of_two_callers_are_turns_of_two_traces_and_nothing_leaks_
 async def test_a_prompt_during_a_turn_does_not_tear_its_trace(tmp_path: Path) -> None:
     script = {"go": [[call("job")], [say("Done.")]], "and": [[say("Sure.")]]}
     collector, jobs = Collector(), Jobs()
-    async with traced(tmp_path, script, collector, jobs.tool) as runtime:
+    async with open_traced_runtime(tmp_path, script, collector, jobs.tool) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
         with runtime.counters.use_parent(FOREIGN):
@@ -169,26 +173,26 @@ async def test_a_prompt_during_a_turn_does_not_tear_its_trace(tmp_path: Path) ->
 
 async def test_spans_carry_the_names_of_the_conventions(tmp_path: Path) -> None:
     collector = Collector()
-    async with traced(
+    async with open_traced_runtime(
         tmp_path, {"go": [[call("echo", text="hi")], [say("Done.")]]}, collector, ECHO
     ) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
-    run, tool = collector.one("invoke_agent build"), collector.one("execute_tool echo")
-    chat, _ = collector.named("chat scripted")
+    run, tool = collector.find_span("invoke_agent build"), collector.find_span("execute_tool echo")
+    chat, _ = collector.find_spans("chat scripted")
     assert [span.kind for span in (run, chat, tool)] == [
         SpanKind.INTERNAL,
         SpanKind.CLIENT,
         SpanKind.INTERNAL,
     ]
-    assert said(run) == MODEL | {
+    assert span_attributes(run) == MODEL | {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "build",
         "gen_ai.conversation.id": session.id,
         "asyncagents.turn": 1,
         "asyncagents.run.outcome": "done",
     }
-    usage = {name: value for name, value in said(chat).items() if name.startswith("gen_ai.usage.")}
+    usage = {name: value for name, value in span_attributes(chat).items() if name.startswith("gen_ai.usage.")}
     assert usage.keys() == {
         "gen_ai.usage.input_tokens",
         "gen_ai.usage.output_tokens",
@@ -196,14 +200,14 @@ async def test_spans_carry_the_names_of_the_conventions(tmp_path: Path) -> None:
         "gen_ai.usage.cache_read.input_tokens",
         "gen_ai.usage.cache_creation.input_tokens",
     }
-    assert {name: value for name, value in said(chat).items() if name not in usage} == MODEL | {
+    assert {name: value for name, value in span_attributes(chat).items() if name not in usage} == MODEL | {
         "gen_ai.operation.name": "chat",
         "gen_ai.agent.name": "build",
         "gen_ai.conversation.id": session.id,
         "gen_ai.request.stream": True,
         "gen_ai.response.finish_reasons": ("tool-calls",),
     }
-    called = said(tool)
+    called = span_attributes(tool)
     assert called.pop("gen_ai.tool.call.id")
     assert called.pop("asyncagents.call.id").startswith("tool_")
     assert called == {
@@ -217,7 +221,7 @@ async def test_spans_carry_the_names_of_the_conventions(tmp_path: Path) -> None:
 
 async def test_metrics_tell_of_tokens_and_durations(tmp_path: Path) -> None:
     collector = Collector()
-    async with traced(
+    async with open_traced_runtime(
         tmp_path, {"go": [[call("echo", text="hi")], [say("Done.")]]}, collector, ECHO
     ) as runtime:
         session = await runtime.create_session(directory=tmp_path)
@@ -248,7 +252,7 @@ SECRET = "the magic word is swordfish"
 
 @pytest.mark.parametrize("content", [False, True])
 async def test_no_text_goes_along_unless_it_was_asked_for(tmp_path: Path, content: bool) -> None:
-    async def broken(args: Nothing, context: ToolContext) -> Pending:
+    async def broken(args: NoArguments, context: ToolContext) -> Pending:
         raise ToolError(f"no: {SECRET}")
 
     script = {
@@ -261,15 +265,15 @@ async def test_no_text_goes_along_unless_it_was_asked_for(tmp_path: Path, conten
         ]
     }
     collector, jobs = Collector(), Jobs()
-    tools = ECHO, jobs.tool, Tool("broken", Nothing, broken)
-    async with traced(tmp_path, script, collector, *tools, content=content) as runtime:
+    tools = ECHO, jobs.tool, Tool("broken", NoArguments, broken)
+    async with open_traced_runtime(tmp_path, script, collector, *tools, content=content) as runtime:
         session = await runtime.create_session(directory=tmp_path, title=SECRET)
         await runtime.prompt(session.id, SECRET)
         await runtime.complete(jobs.told[0].call_id, SECRET)
         await until_still(runtime, session.id)
     text = "".join(span.to_json() for span in collector.spans)
     assert (SECRET in text) is content
-    keys = {name for span in collector.spans for name in said(span)}
+    keys = {name for span in collector.spans for name in span_attributes(span)}
     assert keys >= {"error.type"}
     texts = {
         "gen_ai.input.messages",
@@ -285,24 +289,29 @@ async def test_no_text_goes_along_unless_it_was_asked_for(tmp_path: Path, conten
 async def test_what_fails_says_so_and_what_is_stopped_is_no_error(tmp_path: Path) -> None:
     script = {"bad": [[fail("no", status=401)]], "long": [[say("I beg"), pause(3600)]]}
     collector = Collector()
-    async with traced(tmp_path, script, collector) as runtime:
+    async with open_traced_runtime(tmp_path, script, collector) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "bad")
             await runtime.send(session.id, "long")
-            await Ears(subscription).until_said("I beg")
+            await EventListener(subscription).until_text("I beg")
             await runtime.abort(session.id)
             await until_still(runtime, session.id)
-    failed, stopped = collector.named("chat scripted")
-    assert (failed.status.status_code, said(failed)["error.type"]) == (StatusCode.ERROR, "401")
+    failed, stopped = collector.find_spans("chat scripted")
+    assert (failed.status.status_code, span_attributes(failed)["error.type"]) == (StatusCode.ERROR, "401")
     assert stopped.status.status_code is StatusCode.UNSET
-    outcomes = [said(span)["asyncagents.run.outcome"] for span in collector.named("invoke_agent build")]
+    outcomes = [
+        span_attributes(span)["asyncagents.run.outcome"]
+        for span in collector.find_spans("invoke_agent build")
+    ]
     assert outcomes == ["error", "aborted"]
 
 
 async def test_a_result_that_is_told_twice_is_seen_once(tmp_path: Path) -> None:
     collector, jobs = Collector(), Jobs()
-    async with traced(tmp_path, {"go": [[call("job")], [say("Done.")]]}, collector, jobs.tool) as runtime:
+    async with open_traced_runtime(
+        tmp_path, {"go": [[call("job")], [say("Done.")]]}, collector, jobs.tool
+    ) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
         await runtime.complete(jobs.told[0].call_id, "up")
@@ -310,22 +319,22 @@ async def test_a_result_that_is_told_twice_is_seen_once(tmp_path: Path) -> None:
         await runtime.complete(jobs.told[0].call_id, "up")
         with pytest.raises(AlreadySettled):
             await runtime.complete(jobs.told[0].call_id, "down")
-    assert len(collector.named("tool_result job")) == 1
+    assert len(collector.find_spans("tool_result job")) == 1
 
 
 async def test_a_run_that_is_cut_off_by_a_close_ends_its_span_and_the_next_goes_on_in_its_trace(
     tmp_path: Path,
 ) -> None:
     collector = Collector()
-    async with traced(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, collector) as runtime:
+    async with open_traced_runtime(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, collector) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.send(session.id, "go")
-            await Ears(subscription).until_said("I beg")
-    async with traced(tmp_path, {"go": [[say("Here.")]]}, collector) as runtime:
+            await EventListener(subscription).until_text("I beg")
+    async with open_traced_runtime(tmp_path, {"go": [[say("Here.")]]}, collector) as runtime:
         await until_still(runtime, session.id)
-    cut, again = collector.named("invoke_agent build")
-    assert said(cut)["asyncagents.run.outcome"] == "interrupted"
+    cut, again = collector.find_spans("invoke_agent build")
+    assert span_attributes(cut)["asyncagents.run.outcome"] == "interrupted"
     assert (cut.status.status_code, parent_of(again)) == (StatusCode.UNSET, cut.context.span_id)
 
 
@@ -345,7 +354,9 @@ async def test_a_processor_that_fails_spoils_no_work(
 ) -> None:
     collector, jobs = Collector(), Jobs()
     collector.tracers.add_span_processor(Broken())
-    async with traced(tmp_path, {"go": [[call("job")], [say("Done.")]]}, collector, jobs.tool) as runtime:
+    async with open_traced_runtime(
+        tmp_path, {"go": [[call("job")], [say("Done.")]]}, collector, jobs.tool
+    ) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
         await runtime.complete(jobs.told[0].call_id, "up")

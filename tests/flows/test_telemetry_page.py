@@ -14,9 +14,9 @@ from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
 from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
 from asyncagents.testing.inside import inside
-from tests.support.http.client import serving
+from tests.support.http.client import serve_delegation
 from tests.support.page import DOCS, code_blocks
-from tests.support.telemetry import Collector, said, traced
+from tests.support.telemetry import Collector, open_traced_runtime, span_attributes
 from tests.support.tool import ECHO
 
 PAGE = (DOCS / "telemetry.md").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> N
 
 
 async def test_the_page_names_every_metric_of_the_server_and_no_other(tmp_path: Path) -> None:
-    async with serving(tmp_path, {}) as at:
+    async with serve_delegation(tmp_path, {}) as at:
         text = (await at.get("/metrics")).body.decode()
     types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
     rows = re.findall(r"^\| `(asyncagents_\w+)` \| (\w+) \|", PAGE, re.MULTILINE)
@@ -46,10 +46,10 @@ async def test_the_page_names_every_metric_of_the_server_and_no_other(tmp_path: 
 
 async def test_the_page_names_every_attribute(tmp_path: Path) -> None:
     collector, script = Collector(), {"go": [[call("echo", text="x")], [say("Done.")]]}
-    async with traced(tmp_path, script, collector, ECHO, content=True) as runtime:
+    async with open_traced_runtime(tmp_path, script, collector, ECHO, content=True) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
-    names = {name for span in collector.spans for name in said(span)}
+    names = {name for span in collector.spans for name in span_attributes(span)}
     known = {"gen_ai.operation.name", "gen_ai.request.stream"}
     missing = {name for name in names - known if f"`{name}`" not in PAGE}
     assert {name for name in missing if not name.startswith("gen_ai.usage.")} == set()
@@ -85,7 +85,7 @@ def test_without_the_extra_it_runs_and_switching_it_on_says_what_to_do(tmp_path:
 
 async def test_while_it_is_off_a_span_of_the_program_leaves_no_mark(tmp_path: Path) -> None:
     collector = Collector()
-    async with traced(tmp_path, {}, None) as runtime:
+    async with open_traced_runtime(tmp_path, {}, None) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         with collector.tracer.start_as_current_span("handle request"):
             assert trace.get_current_span().get_span_context().is_valid
@@ -114,7 +114,7 @@ async def calls_made(folder: Path, chunks: int, collector: Collector | None) -> 
             "/engine/observer" in path or "/engine/metrics" in path or "/telemetry/" in path
         )
 
-    async with traced(folder, {"go": [[say(*(["word "] * chunks))]]}, collector) as runtime:
+    async with open_traced_runtime(folder, {"go": [[say(*(["word "] * chunks))]]}, collector) as runtime:
         session = await runtime.create_session(directory=folder)
         sys.setprofile(seen)
         try:

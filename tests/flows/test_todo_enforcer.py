@@ -13,7 +13,7 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
 from asyncagents.plugins.todo_enforcer import todo_reminder
 from tests.support.project import open_project
-from tests.support.runtime import answer_of, stage
+from tests.support.runtime import answer_of, open_stage
 from tests.support.tool import NUDGE_MARK, OPEN_TODOS, read_nudges, write_todos
 
 DONE = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "cancelled"}]
@@ -30,7 +30,7 @@ async def test_who_stops_with_todos_left_is_told_to_go_on(tmp_path: Path) -> Non
         f"{NUDGE_MARK}\nYou have 1 incomplete TODO items:\n- [ ] Leap (in_progress)\n\n"
         "You MUST complete all TODOs before stopping. Continue working on the next pending item."
     ]
-    assert at.told(2)[-1] == UserTurn(told[0])
+    assert at.request_messages(2)[-1] == UserTurn(told[0])
 
 
 @pytest.mark.spec("C-09")
@@ -83,7 +83,7 @@ async def test_nobody_is_told_after_an_error_or_who_may_not_keep_todos_or_if_it_
         assert len(await read_nudges(at)) == 1
     off = Config(data_dir=tmp_path / "off", todo_enforcer=0)
     script = {"go": [[write_todos(OPEN_TODOS)], [say("Done.")]]}
-    async with stage(tmp_path / "off", script, coding=off, directory=tmp_path / "project") as at:
+    async with open_stage(tmp_path / "off", script, coding=off, directory=tmp_path / "project") as at:
         await at.prompt("go")
         assert await read_nudges(at) == []
 
@@ -99,7 +99,7 @@ async def test_nobody_is_told_while_a_person_is_asked(tmp_path: Path) -> None:
     }
     async with open_project(tmp_path, script, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         assert await read_nudges(at) == []
         await at.runtime.answer(asked.request.id, "reject")
         await at.runtime.wait(at.session_id)

@@ -15,45 +15,47 @@ from asyncagents.errors import ToolError as ToolFailure
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.inside import inside
-from tests.support.runtime import stage
-from tests.support.tool import ECHO, Gate, Nothing
+from tests.support.runtime import open_stage
+from tests.support.tool import ECHO, Gate, NoArguments
 
 
-def tool(name: str, run: Callable[[Nothing, ToolContext], Awaitable[Any]], **more: Any) -> Tool[Nothing]:
-    return Tool(name, Nothing, run, **more)
+def tool(
+    name: str, run: Callable[[NoArguments, ToolContext], Awaitable[Any]], **more: Any
+) -> Tool[NoArguments]:
+    return Tool(name, NoArguments, run, **more)
 
 
-async def hang(args: Nothing, context: ToolContext) -> Completed:
+async def hang(args: NoArguments, context: ToolContext) -> Completed:
     await asyncio.Event().wait()
     return Completed("never")
 
 
-async def refuse(args: Nothing, context: ToolContext) -> Completed:
+async def refuse(args: NoArguments, context: ToolContext) -> Completed:
     raise ToolFailure("The printer is out of paper. Add some.")
 
 
-async def crash(args: Nothing, context: ToolContext) -> Completed:
+async def crash(args: NoArguments, context: ToolContext) -> Completed:
     raise ValueError("bad luck")
 
 
-async def give_up(args: Nothing, context: ToolContext) -> Completed:
+async def give_up(args: NoArguments, context: ToolContext) -> Completed:
     """As a tool does that waits for a task which somebody cancelled."""
     raise asyncio.CancelledError
 
 
-async def run_late(args: Nothing, context: ToolContext) -> Completed:
+async def run_late(args: NoArguments, context: ToolContext) -> Completed:
     raise TimeoutError("the printer did not answer")
 
 
-async def mumble(args: Nothing, context: ToolContext) -> Completed:
+async def mumble(args: NoArguments, context: ToolContext) -> Completed:
     return cast(Completed, "not a result")
 
 
-async def garble(args: Nothing, context: ToolContext) -> Completed:
+async def garble(args: NoArguments, context: ToolContext) -> Completed:
     return Completed("half a character: \ud83c")
 
 
-async def say_no(args: Nothing, context: ToolContext) -> Failed:
+async def say_no(args: NoArguments, context: ToolContext) -> Failed:
     return Failed("not today")
 
 
@@ -61,7 +63,7 @@ async def say_no(args: Nothing, context: ToolContext) -> Failed:
 async def test_the_calls_of_a_step_run_side_by_side(tmp_path: Path) -> None:
     one, two = Gate("one"), Gate("two", result="over")
     script = {"go": [[call("one"), call("two")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[one.tool, two.tool]) as at:
+    async with open_stage(tmp_path, script, tools=[one.tool, two.tool]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await one.until_started()
         await two.until_started()
@@ -71,7 +73,10 @@ async def test_the_calls_of_a_step_run_side_by_side(tmp_path: Path) -> None:
         one.go.set()
         await prompt
 
-    assert [told.output for told in at.told() if isinstance(told, ToolTurn)] == ["through", "over"]
+    assert [told.output for told in at.request_messages() if isinstance(told, ToolTurn)] == [
+        "through",
+        "over",
+    ]
 
 
 @pytest.mark.spec("C-02")
@@ -90,10 +95,10 @@ async def test_the_calls_of_a_step_run_side_by_side(tmp_path: Path) -> None:
     ids=["refuses", "crashes", "meets a timeout", "fails", "hangs", "is cancelled", "mumbles", "garbles"],
 )
 async def test_a_tool_that_fails_tells_the_model_and_spares_its_siblings(
-    tmp_path: Path, broken: Tool[Nothing], error: str
+    tmp_path: Path, broken: Tool[NoArguments], error: str
 ) -> None:
     script = {"go": [[call("it"), call("echo", text="a")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[broken, ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[broken, ECHO]) as at:
         answer = await at.prompt("go")
         failed, fine = await at.states()
 
@@ -101,7 +106,7 @@ async def test_a_tool_that_fails_tells_the_model_and_spares_its_siblings(
     assert isinstance(failed, ToolFailed)
     assert error in failed.error
     assert isinstance(fine, ToolCompleted)
-    first, second = (told for told in at.told() if isinstance(told, ToolTurn))
+    first, second = (told for told in at.request_messages() if isinstance(told, ToolTurn))
     assert (first.output, first.failed) == (failed.error, True)
     assert (second.output, second.failed) == ("a", False)
 
@@ -114,11 +119,11 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
             [say("Done.")],
         ]
     }
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         answer = await at.prompt("go")
 
     assert answer.text == "Done."
-    unknown, missing, mistyped, fine = (told for told in at.told() if isinstance(told, ToolTurn))
+    unknown, missing, mistyped, fine = (told for told in at.request_messages() if isinstance(told, ToolTurn))
     assert unknown.output == "There is no tool named 'ecko'. Available: echo."
     assert "missing required field `text`" in missing.output
     assert "Expected `str`, got `int` - at `$.text`" in mistyped.output
@@ -126,28 +131,30 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
 
 
 async def test_what_a_tool_does_to_our_own_store_commits_with_its_result(tmp_path: Path) -> None:
-    async def remind(args: Nothing, context: ToolContext) -> WithFacts:
+    async def remind(args: NoArguments, context: ToolContext) -> WithFacts:
         note = inside(at.runtime).inputs.build_prompt(
             context.session_id, "And the docs.", key=f"note:{context.call_id}", options={}
         )
         return WithFacts(Completed("noted"), (replace(note, source="system"),))
 
     script = {"go": [[call("remind")], [say("Docs too.")]]}
-    async with stage(tmp_path, script, tools=[tool("remind", remind)]) as at:
+    async with open_stage(tmp_path, script, tools=[tool("remind", remind)]) as at:
         answer = await at.prompt("go")
 
     assert answer.text == "Docs too."
-    assert at.told()[-2:] == [ToolTurn("call_1_0", "remind", "noted"), UserTurn("And the docs.")]
+    assert at.request_messages()[-2:] == [ToolTurn("call_1_0", "remind", "noted"), UserTurn("And the docs.")]
 
 
 async def test_a_tool_knows_where_it_runs(tmp_path: Path) -> None:
     contexts: list[ToolContext] = []
 
-    async def look(args: Nothing, context: ToolContext) -> Completed:
+    async def look(args: NoArguments, context: ToolContext) -> Completed:
         contexts.append(context)
         return Completed("seen")
 
-    async with stage(tmp_path, {"go": [[call("look")], [say("Done.")]]}, tools=[tool("look", look)]) as at:
+    async with open_stage(
+        tmp_path, {"go": [[call("look")], [say("Done.")]]}, tools=[tool("look", look)]
+    ) as at:
         await at.prompt("go")
         step = (await at.messages())[1]
 
@@ -157,7 +164,7 @@ async def test_a_tool_knows_where_it_runs(tmp_path: Path) -> None:
 
 
 async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"hello": [[say("Hi.")]]}, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, {"hello": [[say("Hi.")]]}, tools=[ECHO]) as at:
         await at.prompt("hello")
 
     (spec,) = at.model.requests[0].tools
@@ -176,11 +183,11 @@ async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
 async def test_an_outcome_that_nobody_could_use_is_the_tools_failure(
     tmp_path: Path, outcome: Outcome, error: str
 ) -> None:
-    async def odd(args: Nothing, context: ToolContext) -> Outcome:
+    async def odd(args: NoArguments, context: ToolContext) -> Outcome:
         return outcome
 
     script = {"go": [[call("odd")], [say("I see.")]]}
-    async with stage(tmp_path, script, tools=[Tool("odd", Nothing, odd)]) as at:
+    async with open_stage(tmp_path, script, tools=[Tool("odd", NoArguments, odd)]) as at:
         answer = await at.prompt("go")
         told = at.model.requests[-1].messages[-1]
 
@@ -191,11 +198,11 @@ async def test_an_outcome_that_nobody_could_use_is_the_tools_failure(
 
 
 async def test_a_failure_with_half_a_character_is_told_all_the_same(tmp_path: Path) -> None:
-    async def odd(args: Nothing, context: ToolContext) -> Outcome:
+    async def odd(args: NoArguments, context: ToolContext) -> Outcome:
         raise ToolFailure("no file \udcff")
 
-    async with stage(
-        tmp_path, {"go": [[call("odd")], [say("Oh.")]]}, tools=[Tool("odd", Nothing, odd)]
+    async with open_stage(
+        tmp_path, {"go": [[call("odd")], [say("Oh.")]]}, tools=[Tool("odd", NoArguments, odd)]
     ) as at:
         answer = await at.prompt("go")
         told = at.model.requests[-1].messages[-1]
@@ -223,14 +230,14 @@ async def test_a_failure_with_half_a_character_is_told_all_the_same(tmp_path: Pa
 async def test_a_plan_of_something_else_is_the_call_s_failure_and_the_session_goes_on(
     tmp_path: Path, planned: Any
 ) -> None:
-    async def plan(args: Nothing, context: ToolContext) -> Any:
+    async def plan(args: NoArguments, context: ToolContext) -> Any:
         return planned
 
-    async def never(args: Nothing, context: ToolContext) -> Completed:
+    async def never(args: NoArguments, context: ToolContext) -> Completed:
         raise AssertionError("nobody allowed it")
 
     script = {"go": [[call("publish")], [say("I see.")]]}
-    async with stage(tmp_path, script, tools=[tool("publish", never, plan=plan)]) as at:
+    async with open_stage(tmp_path, script, tools=[tool("publish", never, plan=plan)]) as at:
         answer = await at.prompt("go")
         (state,) = await at.states()
     assert answer.text == "I see."

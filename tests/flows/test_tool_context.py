@@ -13,7 +13,7 @@ from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.scripted import call, say
 from tests.support.project import create_repository
-from tests.support.runtime import stage
+from tests.support.runtime import open_stage
 from tests.support.wait import PATIENCE
 
 
@@ -29,7 +29,7 @@ async def test_a_thread_hears_of_an_abort(tmp_path: Path) -> None:
             ended.set()
         return "late"
 
-    async with stage(tmp_path, {"go": [[call("waits")], [say("Ok.")]]}, tools=[waits]) as at:
+    async with open_stage(tmp_path, {"go": [[call("waits")], [say("Ok.")]]}, tools=[waits]) as at:
         await at.runtime.send(at.session_id, "go")
         await asyncio.to_thread(started.wait, PATIENCE)
         assert await at.abort()
@@ -46,7 +46,7 @@ async def test_a_thread_hears_that_its_time_is_over_and_the_turn_goes_on(tmp_pat
         heard.append(context.abort.wait(PATIENCE))
         return "late"
 
-    async with stage(tmp_path, {"go": [[call("waits")], [say("Ok.")]]}, tools=[waits]) as at:
+    async with open_stage(tmp_path, {"go": [[call("waits")], [say("Ok.")]]}, tools=[waits]) as at:
         assert (await at.prompt("go")).text == "Ok."
         (state,) = await at.states()
     assert heard == [True]
@@ -72,9 +72,9 @@ async def test_what_a_tool_says_of_itself_is_shown_at_once_and_kept_with_its_res
         return Failed("broke")
 
     script = {"go": [[call("works")], [call("fails")], [say("Ok.")]]}
-    async with stage(tmp_path, script, tools=[works, fails]) as at:
+    async with open_stage(tmp_path, script, tools=[works, fails]) as at:
         await at.runtime.send(at.session_id, "go")
-        shown = await at.ears.until(PartUpdated, _is_half_done)
+        shown = await at.listener.until(PartUpdated, _is_half_done)
         go.set()
         await at.runtime.wait(at.session_id)
         done, broke = await at.states()
@@ -99,7 +99,7 @@ async def test_what_cannot_be_kept_is_the_failure_of_who_said_it(tmp_path: Path)
         context.metadata({"lock": threading.Lock()})
         return "never"
 
-    async with stage(tmp_path, {"go": [[call("works")], [say("Ok.")]]}, tools=[works]) as at:
+    async with open_stage(tmp_path, {"go": [[call("works")], [say("Ok.")]]}, tools=[works]) as at:
         assert (await at.prompt("go")).text == "Ok."
         (state,) = await at.states()
     assert isinstance(state, ToolFailed)
@@ -117,7 +117,9 @@ async def test_a_tool_knows_the_directory_and_the_root_of_its_project(tmp_path: 
     create_repository(root, {"inner/x": ""})
     config = Config(data_dir=tmp_path / "data")
     script = {"go": [[call("where")], [say("Ok.")]]}
-    async with stage(tmp_path / "data", script, tools=[where], coding=config, directory=root / "inner") as at:
+    async with open_stage(
+        tmp_path / "data", script, tools=[where], coding=config, directory=root / "inner"
+    ) as at:
         await at.prompt("go")
         (state,) = await at.states()
     assert isinstance(state, ToolCompleted)
@@ -134,7 +136,9 @@ async def test_an_async_tool_waits_as_a_row_until_its_result_is_given(tmp_path: 
         orders.append(context.pending_id)
         return f"Deploying to {target}."
 
-    async with stage(tmp_path, {"go": [[call("deploy", target="prod")], [say("Up.")]]}, tools=[deploy]) as at:
+    async with open_stage(
+        tmp_path, {"go": [[call("deploy", target="prod")], [say("Up.")]]}, tools=[deploy]
+    ) as at:
         await at.prompt("go")
         assert isinstance(await at.status(), WaitingAsync)
         waiting = await at.open_call()

@@ -10,8 +10,8 @@ from asyncagents.config.config import AgentConfig, CommandConfig
 from asyncagents.llm.scripted import call, say
 from tests.support.http.coding import create_session, serve_coding_project
 from tests.support.http.opencode import text_prompt
-from tests.support.http.server import Caller
-from tests.support.transfer import brought, elsewhere, exported
+from tests.support.http.server import StageClient
+from tests.support.transfer import export_files, import_into_store, open_other_store
 
 NO_BASH = {"permission": "bash", "pattern": "*", "action": "deny"}
 TOUCH = [[call("bash", command="touch ran", description="Leave a mark")], [say("Done.")]]
@@ -19,7 +19,7 @@ TODO = call("todowrite", todos=[{"content": "x", "status": "completed", "priorit
 LAUNCH = call("task", description="Job", prompt="look", subagent_type="general")
 
 
-async def tell(at: Caller, where: str, prompt: str, tools: Mapping[str, bool] | None = None) -> None:
+async def tell(at: StageClient, where: str, prompt: str, tools: Mapping[str, bool] | None = None) -> None:
     body = {**text_prompt(prompt), **({"tools": tools} if tools is not None else {})}
     assert (await at.post(f"{where}/message", body)).status == 200
 
@@ -28,7 +28,7 @@ def ran(tmp_path: Path) -> bool:
     return (tmp_path / "project/ran").exists()
 
 
-def offered(at: Caller, number: int = -1) -> set[str]:
+def offered(at: StageClient, number: int = -1) -> set[str]:
     return {tool.name for tool in at.stage.model.requests[number].tools}
 
 
@@ -40,7 +40,7 @@ async def test_a_map_leaves_the_denials_of_its_session_alone(tmp_path: Path) -> 
         await tell(at, where, "first", {"webfetch": False})
         between = offered(at)
         await tell(at, where, "second")
-        after = (await at.get(where)).body
+        after = (await at.get(where)).json
 
     assert not ran(tmp_path)
     assert not {"bash", "webfetch"} & (between | offered(at))
@@ -90,7 +90,7 @@ async def test_a_later_map_replaces_the_earlier_one_and_a_prompt_without_one_kee
         await tell(at, where, "three", {"webfetch": False})
         replaced = offered(at)
         await tell(at, where, "four", {})
-        after = (await at.get(where)).body
+        after = (await at.get(where)).json
 
     assert "bash" not in kept
     assert "webfetch" in kept
@@ -112,12 +112,12 @@ async def test_a_map_lifts_nothing_that_a_child_is_denied(tmp_path: Path) -> Non
     async with serve_coding_project(tmp_path, script, agent=worker) as at:
         where = await create_session(at, tmp_path)
         await tell(at, where, "go")
-        (child,) = (await at.get(f"{where}/children")).body
+        (child,) = (await at.get(f"{where}/children")).json
         below = f"/session/{child['id']}"
         await tell(at, below, "more", tools)
-        after = (await at.get(below)).body
-        todos = (await at.get(f"{below}/todo")).body
-        grandchildren = (await at.get(f"{below}/children")).body
+        after = (await at.get(below)).json
+        todos = (await at.get(f"{below}/todo")).json
+        grandchildren = (await at.get(f"{below}/children")).json
 
     assert after["permission"] == child["permission"]
     assert (todos, grandchildren) == ([], [])
@@ -141,7 +141,7 @@ async def test_a_copy_of_a_session_has_its_map(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path, {"hi": [[say("Hello.")]], "go": TOUCH}) as at:
         where = await create_session(at, tmp_path)
         await tell(at, where, "hi", {"bash": False})
-        copy = (await at.post(f"{where}/fork")).body
+        copy = (await at.post(f"{where}/fork")).json
         await tell(at, f"/session/{copy['id']}", "go")
         at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
 
@@ -154,13 +154,13 @@ async def test_an_import_takes_the_map_along_and_what_it_allows_only_if_it_is_tr
     async with serve_coding_project(tmp_path, {"hi": [[say("Hello.")]]}) as at:
         session_id = at.stage.session_id
         await tell(at, f"/session/{session_id}", "hi", {"bash": False, "webfetch": True})
-        await exported(at.stage.runtime, tmp_path / "files", session_id)
+        await export_files(at.stage.runtime, tmp_path / "files", session_id)
 
-    done = await brought(tmp_path / "other", tmp_path / "files")
-    await brought(tmp_path / "own", tmp_path / "files", trusted=True)
-    async with elsewhere(tmp_path / "other") as (runtime, _):
+    done = await import_into_store(tmp_path / "other", tmp_path / "files")
+    await import_into_store(tmp_path / "own", tmp_path / "files", trusted=True)
+    async with open_other_store(tmp_path / "other") as (runtime, _):
         other = await runtime.session(session_id)
-    async with elsewhere(tmp_path / "own") as (runtime, _):
+    async with open_other_store(tmp_path / "own") as (runtime, _):
         own = await runtime.session(session_id)
 
     assert other.tools == {"bash": False}
@@ -179,7 +179,7 @@ async def test_no_way_to_speak_lifts_a_denial_of_the_session(tmp_path: Path, how
     async with serve_coding_project(tmp_path, {"go": TOUCH}, agent=agents, command=commands) as at:
         where = await create_session(at, tmp_path, permission=[NO_BASH])
         if how == "fork":
-            where = f"/session/{(await at.post(f'{where}/fork')).body['id']}"
+            where = f"/session/{(await at.post(f'{where}/fork')).json['id']}"
         if how == "child":
             where = await create_session(at, tmp_path, parentID=where.removeprefix("/session/"))
         body = {**text_prompt("go"), "tools": {"*": True, "bash": True}, "agent": "open"}
@@ -203,9 +203,9 @@ async def test_a_rule_that_is_changed_leaves_the_map_and_a_map_leaves_the_rules(
             await create_session(at, tmp_path, permission=[allow]),
         )
         await tell(at, mapped, "hello", {"bash": False})
-        await at.ask("PATCH", mapped, {"permission": [allow]})
+        await at.request("PATCH", mapped, {"permission": [allow]})
         await tell(at, mapped, "go")
-        await at.ask("PATCH", ruled, {"permission": [NO_BASH]})
+        await at.request("PATCH", ruled, {"permission": [NO_BASH]})
         await tell(at, ruled, "again", {"bash": True})
         at.stage.model.requests.clear()
 

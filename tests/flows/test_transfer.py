@@ -23,13 +23,13 @@ from asyncagents.store.row import put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import todo
 from asyncagents.testing.inside import inside
-from tests.support.delegation import Scenes, launch, office, until_quiet
-from tests.support.runtime import stage
-from tests.support.tool import ECHO, Gate, later
-from tests.support.transfer import brought, elsewhere, exported, files
+from tests.support.delegation import RequestScript, launch_task, open_delegation_stage, wait_until_quiet
+from tests.support.runtime import open_stage
+from tests.support.tool import ECHO, Gate, build_pending_tool
+from tests.support.transfer import export_files, import_into_store, open_other_store, read_files
 from tests.support.wait import PATIENCE
 
-DEPLOY = later("deploy", note="queued as #7", external_ref="job-7")
+DEPLOY = build_pending_tool("deploy", note="queued as #7", external_ref="job-7")
 SCRIPT = {
     "ship": [[call("deploy"), call("echo", text="hi")], [say("Shipped.")]],
     "news?": [[say("Not yet.")], [say("Now it is.")]],
@@ -40,24 +40,28 @@ SCRIPT = {
 @pytest.mark.spec("P-13")
 async def test_a_round_trip_loses_nothing(tmp_path: Path) -> None:
     """A summary, a result that came late, children, todos, and a part that nobody knows."""
-    scenes: Scenes = {**SCRIPT, "a": [[call("echo", text="x")], [say("A is 1.")]], "go": [[launch("A", "a")]]}
-    async with office(tmp_path / "here", scenes, DEPLOY, ECHO) as at:
+    scenes: RequestScript = {
+        **SCRIPT,
+        "a": [[call("echo", text="x")], [say("A is 1.")]],
+        "go": [[launch_task("A", "a")]],
+    }
+    async with open_delegation_stage(tmp_path / "here", scenes, DEPLOY, ECHO) as at:
         await at.prompt("ship")
         await at.prompt("news?")
         waiting = await at.open_call()
         await at.runtime.async_tools.submit_result(waiting.id, "v2 is live", title="Deployed")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         await at.runtime.compact(at.session_id)
         answer = await at.prompt("more")
         await _add(inside(at.runtime).store, at.session_id, answer.info.id)
-        before = await exported(at.runtime, tmp_path / "first", at.session_id)
+        before = await export_files(at.runtime, tmp_path / "first", at.session_id)
         (child,) = await at.runtime.children(at.session_id)
 
-    done = await brought(tmp_path / "there", tmp_path / "first")
-    async with elsewhere(tmp_path / "there", {"and?": [[say("Yes.")]]}) as (runtime, model):
-        after = await exported(runtime, tmp_path / "second")
+    done = await import_into_store(tmp_path / "there", tmp_path / "first")
+    async with open_other_store(tmp_path / "there", {"and?": [[say("Yes.")]]}) as (runtime, model):
+        after = await export_files(runtime, tmp_path / "second")
         (task,) = await runtime.tasks.list()
         (todo_there,) = await runtime.todos(at.session_id)
         answer = await asyncio.wait_for(runtime.prompt(at.session_id, "and?"), PATIENCE)
@@ -96,14 +100,14 @@ async def _add(store: object, session_id: str, message_id: str) -> None:
 
 @pytest.mark.spec("P-13", "P-04")
 async def test_a_call_that_waits_is_resumed_where_its_session_was_imported(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
-        before = await exported(at.runtime, tmp_path / "files")
+        before = await export_files(at.runtime, tmp_path / "files")
 
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there", SCRIPT, DEPLOY, ECHO) as (runtime, model):
-        assert await exported(runtime, tmp_path / "again") == before
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there", SCRIPT, DEPLOY, ECHO) as (runtime, model):
+        assert await export_files(runtime, tmp_path / "again") == before
         status = await runtime.status(at.session_id)
         (record,) = await runtime.async_tools.waiting_calls()
         assert not model.requests
@@ -124,15 +128,15 @@ async def test_a_call_that_waits_is_resumed_where_its_session_was_imported(tmp_p
 
 @pytest.mark.spec("P-13")
 async def test_a_result_that_the_model_was_told_is_pending_reaches_it_later_elsewhere(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("ship")
         await at.prompt("news?")
         waiting = await at.open_call()
-        await exported(at.runtime, tmp_path / "files")
-        told = at.told()
+        await export_files(at.runtime, tmp_path / "files")
+        told = at.request_messages()
 
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there", SCRIPT, DEPLOY, ECHO) as (runtime, model):
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there", SCRIPT, DEPLOY, ECHO) as (runtime, model):
         await runtime.async_tools.submit_result(waiting.id, "v2 is live")
         await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
 
@@ -145,15 +149,15 @@ async def test_a_result_that_the_model_was_told_is_pending_reaches_it_later_else
 
 @pytest.mark.spec("P-13", "P-07")
 async def test_a_call_whose_time_is_over_expires_after_the_import(tmp_path: Path) -> None:
-    soon = later("deploy", seconds=0.2)
-    async with stage(tmp_path / "here", SCRIPT, tools=[soon, ECHO], serve=True) as at:
+    soon = build_pending_tool("deploy", seconds=0.2)
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[soon, ECHO], serve=True) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
-        await exported(at.runtime, tmp_path / "files")
-        await at.ears.until_status(Idle)
+        await export_files(at.runtime, tmp_path / "files")
+        await at.listener.until_status(Idle)
 
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there", SCRIPT, soon, ECHO) as (runtime, model):
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there", SCRIPT, soon, ECHO) as (runtime, model):
         async with asyncio.timeout(PATIENCE):
             while not isinstance(await runtime.status(at.session_id), Idle):
                 await inside(runtime).store.expire()
@@ -167,15 +171,15 @@ async def test_a_call_whose_time_is_over_expires_after_the_import(tmp_path: Path
 async def test_what_ran_when_it_was_exported_is_cut_off_and_the_session_can_go_on(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]], "and?": [[say("Again.")]]}
-    async with stage(tmp_path / "here", script, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path / "here", script, tools=[gate.tool]) as at:
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
-        await exported(at.runtime, tmp_path / "files")
+        await export_files(at.runtime, tmp_path / "files")
         gate.go.set()
         await asyncio.wait_for(at.runtime.wait(at.session_id), PATIENCE)
 
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there", script, gate.tool) as (runtime, model):
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there", script, gate.tool) as (runtime, model):
         parts = [part for entry in await runtime.messages(at.session_id) for part in entry.parts]
         (state,) = [part.state for part in parts if isinstance(part, ToolPart)]
         assert isinstance(await runtime.status(at.session_id), Idle)
@@ -188,19 +192,19 @@ async def test_what_ran_when_it_was_exported_is_cut_off_and_the_session_can_go_o
 
 @pytest.mark.spec("P-13")
 async def test_importing_again_changes_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("more")
-        before = await exported(at.runtime, tmp_path / "files")
+        before = await export_files(at.runtime, tmp_path / "files")
         same = await import_from(at.runtime, tmp_path / "files")
         await at.prompt("news?")
         gone_on = await import_from(at.runtime, tmp_path / "files")
-        assert await exported(at.runtime, tmp_path / "later") != before
-        async with elsewhere(tmp_path / "there", serve=False) as (runtime, _):
+        assert await export_files(at.runtime, tmp_path / "later") != before
+        async with open_other_store(tmp_path / "there", serve=False) as (runtime, _):
             first, second = await asyncio.gather(
                 import_from(runtime, tmp_path / "files"), import_from(runtime, tmp_path / "files")
             )
             late = await import_from(runtime, tmp_path / "later")
-            after = await exported(runtime, tmp_path / "there files")
+            after = await export_files(runtime, tmp_path / "there files")
 
     assert [each.outcome for each in (*same.taken, *gone_on.taken)] == ["already there"] * 2
     outcomes = sorted(each.outcome for each in (*first.taken, *second.taken))
@@ -212,15 +216,15 @@ async def test_importing_again_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.spec("P-13")
 async def test_another_session_under_the_same_id_is_a_conflict_and_changes_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT) as at:
+    async with open_stage(tmp_path / "here", SCRIPT) as at:
         await at.prompt("more")
-        before = await exported(at.runtime, tmp_path / "files")
+        before = await export_files(at.runtime, tmp_path / "files")
         (part,) = [
             path for path in (tmp_path / "files" / "part").rglob("*.json") if b'"more"' in path.read_bytes()
         ]
         part.write_bytes(part.read_bytes().replace(b'"more"', b'"less"'))
         done = await import_from(at.runtime, tmp_path / "files")
-        after = await exported(at.runtime, tmp_path / "again")
+        after = await export_files(at.runtime, tmp_path / "again")
     (trouble,) = done.troubles
     assert "with other content in" in trouble.why
     assert (done.taken, after) == ((), before)
@@ -228,7 +232,7 @@ async def test_another_session_under_the_same_id_is_a_conflict_and_changes_nothi
 
 @pytest.mark.spec("P-13")
 async def test_ids_that_another_session_has_are_a_conflict_and_nothing_is_half_done(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("ship")
         document = await at.runtime.transfer.document(at.session_id)
         other = document.replace(at.session_id.encode(), b"ses_other")
@@ -244,13 +248,13 @@ async def test_ids_that_another_session_has_are_a_conflict_and_nothing_is_half_d
 
 @pytest.mark.spec("P-13")
 async def test_one_session_is_one_document_with_all_that_belongs_to_it(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
         document = await at.runtime.transfer.document(at.session_id)
     (tmp_path / "one.json").write_bytes(document)
-    done = await brought(tmp_path / "there", tmp_path / "one.json")
-    async with elsewhere(tmp_path / "there", SCRIPT, DEPLOY, ECHO) as (runtime, _):
+    done = await import_into_store(tmp_path / "there", tmp_path / "one.json")
+    async with open_other_store(tmp_path / "there", SCRIPT, DEPLOY, ECHO) as (runtime, _):
         assert await runtime.transfer.document(at.session_id) == document
         await runtime.async_tools.submit_result(waiting.id, "done")
         await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
@@ -262,14 +266,14 @@ async def test_one_session_is_one_document_with_all_that_belongs_to_it(tmp_path:
 
 @pytest.mark.spec("P-13")
 async def test_an_export_is_private_has_an_index_and_tells_no_secret(tmp_path: Path) -> None:
-    secretive = later(
+    secretive = build_pending_tool(
         "deploy", secret=Secret("whsec_aXNzdWVkIGJ5IHRoZW0="), webhook_url="https://ci.example/done"
     )
-    async with stage(tmp_path / "here", SCRIPT, tools=[secretive, ECHO]) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[secretive, ECHO]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
         secrets = await at.runtime.async_tools.secrets(waiting.id)
-        found = await exported(at.runtime, tmp_path / "files")
+        found = await export_files(at.runtime, tmp_path / "files")
 
     index = json.loads(found["pending_tool/index.json"])
     assert waiting.open is not None
@@ -290,37 +294,37 @@ async def test_an_export_is_private_has_an_index_and_tells_no_secret(tmp_path: P
 
 @pytest.mark.spec("P-13")
 async def test_an_export_needs_a_directory_of_its_own(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT) as at:
-        await exported(at.runtime, tmp_path / "files")
-        before = files(tmp_path / "files")
+    async with open_stage(tmp_path / "here", SCRIPT) as at:
+        await export_files(at.runtime, tmp_path / "files")
+        before = read_files(tmp_path / "files")
         with pytest.raises(InvalidInput, match="holds another export"):
             await export_to(at.runtime, tmp_path / "files")
         with pytest.raises(InvalidInput, match="is not empty"):
             await export_to(at.runtime, tmp_path / "here")
         with pytest.raises(NotFound, match="no session"):
             await export_to(at.runtime, tmp_path / "new", ["ses_none"])  # type: ignore[list-item]
-    assert files(tmp_path / "files") == before
+    assert read_files(tmp_path / "files") == before
 
 
 @pytest.mark.spec("P-13")
 async def test_rights_and_addresses_of_an_export_count_only_if_it_is_trusted(tmp_path: Path) -> None:
-    loud = later("deploy", webhook_url="https://ci.example/done")
+    loud = build_pending_tool("deploy", webhook_url="https://ci.example/done")
     rules = [
         Rule(permission="bash", pattern="*", action="allow"),
         Rule(permission="edit", pattern="*", action="deny"),
     ]
-    async with stage(tmp_path / "here", SCRIPT, tools=[loud, ECHO]) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[loud, ECHO]) as at:
         session = await at.runtime.create_session(directory=tmp_path, permission=rules)
         await asyncio.wait_for(at.runtime.prompt(session.id, "ship"), PATIENCE)
-        before = await exported(at.runtime, tmp_path / "files", session.id)
+        before = await export_files(at.runtime, tmp_path / "files", session.id)
 
-    done = await brought(tmp_path / "strange", tmp_path / "files")
-    own = await brought(tmp_path / "own", tmp_path / "files", trusted=True)
-    async with elsewhere(tmp_path / "strange", serve=False) as (runtime, _):
+    done = await import_into_store(tmp_path / "strange", tmp_path / "files")
+    own = await import_into_store(tmp_path / "own", tmp_path / "files", trusted=True)
+    async with open_other_store(tmp_path / "strange", serve=False) as (runtime, _):
         (call_there,) = await runtime.open_calls(session.id)
         rules_there = (await runtime.session(session.id)).permission
-    async with elsewhere(tmp_path / "own", serve=False) as (runtime, _):
-        assert await exported(runtime, tmp_path / "again") == before
+    async with open_other_store(tmp_path / "own", serve=False) as (runtime, _):
+        assert await export_files(runtime, tmp_path / "again") == before
     assert rules_there == (rules[1],)
     assert call_there.later is not None
     assert call_there.later.webhook_url == ""
@@ -333,11 +337,11 @@ async def test_an_imported_session_is_listed_prompted_and_deleted_in_another_dir
     tmp_path: Path,
 ) -> None:
     (tmp_path / "project").mkdir()
-    async with stage(tmp_path / "here", SCRIPT) as at:
+    async with open_stage(tmp_path / "here", SCRIPT) as at:
         await at.prompt("more")
-        await exported(at.runtime, tmp_path / "files")
-    await brought(tmp_path / "there", tmp_path / "files", directory=tmp_path / "project")
-    async with elsewhere(tmp_path / "there", SCRIPT) as (runtime, model):
+        await export_files(at.runtime, tmp_path / "files")
+    await import_into_store(tmp_path / "there", tmp_path / "files", directory=tmp_path / "project")
+    async with open_other_store(tmp_path / "there", SCRIPT) as (runtime, model):
         (found,) = await runtime.roots(tmp_path / "project")
         answer = await asyncio.wait_for(runtime.prompt(found.id, "news?"), PATIENCE)
         await runtime.delete_session(found.id)
@@ -353,11 +357,11 @@ async def test_an_imported_session_is_listed_prompted_and_deleted_in_another_dir
 
 @pytest.mark.spec("P-13")
 async def test_input_that_nobody_had_read_is_kept_and_wakes_nobody(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT, serve=False) as at:
+    async with open_stage(tmp_path / "here", SCRIPT, serve=False) as at:
         await at.runtime.send(at.session_id, "more")
-        await exported(at.runtime, tmp_path / "files")
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there", SCRIPT) as (runtime, model):
+        await export_files(at.runtime, tmp_path / "files")
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there", SCRIPT) as (runtime, model):
         assert isinstance(await runtime.status(at.session_id), Idle)
         await asyncio.wait_for(runtime.prompt(at.session_id, "news?"), PATIENCE)
     texts = [told.text for told in model.requests[0].messages if isinstance(told, UserTurn)]
@@ -366,7 +370,7 @@ async def test_input_that_nobody_had_read_is_kept_and_wakes_nobody(tmp_path: Pat
 
 @pytest.mark.spec("P-13")
 async def test_a_session_that_changes_while_it_is_exported_is_not_taken_for_whole(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", SCRIPT) as at:
+    async with open_stage(tmp_path / "here", SCRIPT) as at:
         await at.prompt("more")
         records = at.runtime.transfer.records(at.session_id)
         await anext(records)

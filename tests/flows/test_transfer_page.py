@@ -10,9 +10,9 @@ import pytest
 
 from asyncagents.llm.scripted import call
 from tests.support.page import DOCS, code_blocks
-from tests.support.runtime import stage
-from tests.support.tool import later
-from tests.support.transfer import exported
+from tests.support.runtime import open_stage
+from tests.support.tool import build_pending_tool
+from tests.support.transfer import export_files
 from tests.support.wait import PATIENCE
 
 PAGE = (DOCS / "transfer.md").read_text(encoding="utf-8")
@@ -30,9 +30,11 @@ def test_the_program_prints_what_the_page_shows(tmp_path: Path) -> None:
 
 @pytest.mark.spec("P-13", "X-07")
 async def test_the_page_names_every_file_of_an_export(tmp_path: Path) -> None:
-    async with stage(tmp_path / "here", {"ship": [[call("deploy")]]}, tools=[later("deploy")]) as at:
+    async with open_stage(
+        tmp_path / "here", {"ship": [[call("deploy")]]}, tools=[build_pending_tool("deploy")]
+    ) as at:
         await asyncio.wait_for(at.runtime.prompt(at.session_id, "ship"), PATIENCE)
-        found = await exported(at.runtime, tmp_path / "files")
+        found = await export_files(at.runtime, tmp_path / "files")
     named = {
         re.sub(r"\{\w+\}", "*", name)
         for name in re.findall(r"^\| `([\w/{}.]+\.json)` \|", PAGE, re.MULTILINE)

@@ -12,45 +12,52 @@ from asyncagents.domain.event import PermissionAsked
 from asyncagents.domain.transfer.records import SESSION_CUT_OFF
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.delegation import Scenes, launch, notices, office, sync, until_quiet
-from tests.support.runtime import stage
-from tests.support.tool import CAREFUL, ECHO, Gate, later
-from tests.support.transfer import brought, elsewhere, exported
+from tests.support.delegation import (
+    RequestScript,
+    call_task,
+    find_notices,
+    launch_task,
+    open_delegation_stage,
+    wait_until_quiet,
+)
+from tests.support.runtime import open_stage
+from tests.support.tool import CAREFUL, ECHO, Gate, build_pending_tool
+from tests.support.transfer import export_files, import_into_store, open_other_store
 from tests.support.wait import PATIENCE
 
-DEPLOY = later("deploy")
+DEPLOY = build_pending_tool("deploy")
 
 
 @pytest.mark.spec("P-13")
 async def test_a_child_that_waits_goes_on_elsewhere_and_its_parent_is_told(tmp_path: Path) -> None:
-    scenes: Scenes = {
-        "go": [[sync("A", "a")], [say("Fine.")]],
+    scenes: RequestScript = {
+        "go": [[call_task("A", "a")], [say("Fine.")]],
         "a": [[call("deploy")], [say("A is live.")]],
     }
-    async with office(tmp_path / "here", scenes, DEPLOY) as at:
+    async with open_delegation_stage(tmp_path / "here", scenes, DEPLOY) as at:
         await at.prompt("go")
         (child,) = await at.runtime.children(at.session_id)
         (waiting,) = await at.runtime.open_calls(child.id)
-        await exported(at.runtime, tmp_path / "files")
+        await export_files(at.runtime, tmp_path / "files")
 
-    done = await brought(tmp_path / "there", tmp_path / "files")
-    async with office(tmp_path / "there", scenes, DEPLOY) as there:
+    done = await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_delegation_stage(tmp_path / "there", scenes, DEPLOY) as there:
         runtime = there.runtime
         parent, below = await runtime.status(at.session_id), await runtime.status(child.id)
         assert not there.model.requests
         await runtime.async_tools.submit_result(waiting.id, "v2")
-        await until_quiet(runtime, at.session_id)
+        await wait_until_quiet(runtime, at.session_id)
         async with asyncio.timeout(PATIENCE):
-            while not notices(await runtime.messages(at.session_id)):  # noqa: ASYNC110  two sessions, one end
+            while not find_notices(await runtime.messages(at.session_id)):  # noqa: ASYNC110  two sessions, one end
                 await asyncio.sleep(0)
-        await until_quiet(runtime, at.session_id)
+        await wait_until_quiet(runtime, at.session_id)
         (task,) = await runtime.tasks.list()
         again = await there.runtime.messages(at.session_id)
 
     assert not done.troubles
     assert (type(parent), type(below)) == (Idle, WaitingAsync)
     assert (task.status, task.result) == ("completed", "A is live.")
-    assert len(notices(again)) == 1
+    assert len(find_notices(again)) == 1
 
 
 @pytest.mark.spec("P-13")
@@ -58,20 +65,20 @@ async def test_a_child_that_worked_was_cut_off_and_its_parent_is_told_with_the_n
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
-        "go": [[launch("A", "a")], [say("Off it goes.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a")], [say("Off it goes.")]],
         "a": [[call("gate")], [say("A is 1.")]],
         "and?": [[say("Yes.")]],
     }
-    async with office(tmp_path / "here", scenes, gate.tool) as at:
+    async with open_delegation_stage(tmp_path / "here", scenes, gate.tool) as at:
         await at.prompt("go")
         await gate.until_started()
-        await exported(at.runtime, tmp_path / "files")
+        await export_files(at.runtime, tmp_path / "files")
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
 
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with office(tmp_path / "there", scenes, gate.tool) as there:
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_delegation_stage(tmp_path / "there", scenes, gate.tool) as there:
         (task,) = await there.runtime.tasks.list()
         assert not there.model.requests
         await asyncio.wait_for(there.runtime.prompt(at.session_id, "and?"), PATIENCE)
@@ -85,18 +92,18 @@ async def test_a_child_that_worked_was_cut_off_and_its_parent_is_told_with_the_n
 
 @pytest.mark.spec("P-13", "P-04")
 async def test_several_calls_of_a_turn_are_waited_for_all_elsewhere(tmp_path: Path) -> None:
-    tools = [DEPLOY, later("test"), later("announce")]
+    tools = [DEPLOY, build_pending_tool("test"), build_pending_tool("announce")]
     script = {"ship": [[call("deploy"), call("test"), call("announce")], [say("Shipped.")]]}
-    async with stage(tmp_path / "here", script, tools=tools) as at:
+    async with open_stage(tmp_path / "here", script, tools=tools) as at:
         await at.prompt("ship")
         first, second, third = await at.runtime.open_calls(at.session_id)
         await at.runtime.async_tools.submit_result(second.id, "2")
         await asyncio.wait_for(at.runtime.wait(at.session_id), PATIENCE)
-        before = await exported(at.runtime, tmp_path / "files")
+        before = await export_files(at.runtime, tmp_path / "files")
 
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there", script, *tools) as (runtime, model):
-        assert await exported(runtime, tmp_path / "again") == before
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there", script, *tools) as (runtime, model):
+        assert await export_files(runtime, tmp_path / "again") == before
         await runtime.async_tools.submit_error(third.id, "3 failed")
         assert isinstance(await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE), WaitingAsync)
         assert not model.requests
@@ -108,18 +115,18 @@ async def test_several_calls_of_a_turn_are_waited_for_all_elsewhere(tmp_path: Pa
 
 @pytest.mark.spec("P-13")
 async def test_what_asked_a_person_was_cut_off(tmp_path: Path) -> None:
-    async with stage(
+    async with open_stage(
         tmp_path / "here", {"go": [[call("careful", text="x")], [say("x")]]}, tools=[CAREFUL]
     ) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until(PermissionAsked)
+        await at.listener.until(PermissionAsked)
         async with asyncio.timeout(PATIENCE):
             while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
                 await asyncio.sleep(0)
-        await exported(at.runtime, tmp_path / "files")
+        await export_files(at.runtime, tmp_path / "files")
         await at.abort()
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there") as (runtime, _):
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there") as (runtime, _):
         (_, step) = await runtime.messages(at.session_id)
         assert await runtime.asks() == ()
     (state,) = [part.state for part in step.parts if hasattr(part, "state")]
@@ -135,12 +142,12 @@ def may_ship(version: str) -> str:
 @pytest.mark.spec("P-13")
 async def test_a_decision_that_was_asked_for_is_taken_elsewhere(tmp_path: Path) -> None:
     script = {"ship": [[call("may_ship", version="v2")], [say("Noted.")]]}
-    async with stage(tmp_path / "here", script, tools=[may_ship]) as at:
+    async with open_stage(tmp_path / "here", script, tools=[may_ship]) as at:
         await at.prompt("ship")
-        before = await exported(at.runtime, tmp_path / "files")
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there", script, may_ship) as (runtime, model):
-        assert await exported(runtime, tmp_path / "again") == before
+        before = await export_files(at.runtime, tmp_path / "files")
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there", script, may_ship) as (runtime, model):
+        assert await export_files(runtime, tmp_path / "again") == before
         (asked,) = await runtime.asks()
         assert asked.call.ask_id is not None
         await runtime.answer(asked.call.ask_id, [["Approve"]])
@@ -164,15 +171,15 @@ async def test_a_tool_that_had_begun_its_work_outside_is_waited_for(tmp_path: Pa
         return "queued"
 
     script = {"ship": [[call("deploy", version="v2")], [say("Shipped.")]]}
-    async with stage(tmp_path / "here", script, tools=[deploy]) as at:
+    async with open_stage(tmp_path / "here", script, tools=[deploy]) as at:
         await at.runtime.send(at.session_id, "ship")
         await asyncio.wait_for(started.wait(), PATIENCE)
-        found = await exported(at.runtime, tmp_path / "files")
+        found = await export_files(at.runtime, tmp_path / "files")
         go.set()
         await asyncio.wait_for(at.runtime.wait(at.session_id), PATIENCE)
         waiting = await at.open_call()
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with elsewhere(tmp_path / "there", script, deploy) as (runtime, model):
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_other_store(tmp_path / "there", script, deploy) as (runtime, model):
         pending_call = await runtime.async_tools.get(waiting.id)
         await runtime.async_tools.submit_result(waiting.id, "v2 is live")
         await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
@@ -183,29 +190,29 @@ async def test_a_tool_that_had_begun_its_work_outside_is_waited_for(tmp_path: Pa
 @pytest.mark.spec("P-13", "Z-05", "Z-03")
 async def test_a_later_run_that_was_cut_off_is_counted_by_itself_elsewhere(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
-        "go": [[launch("A", "a")], [say("Off it goes.")], [say("It came.")]],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a")], [say("Off it goes.")], [say("It came.")]],
         "a": [[call("echo", text="1"), call("echo", text="2")], [say("A is 1.")]],
         "more": [[call("gate")], [say("A is 2.")]],
     }
-    async with office(tmp_path / "here", scenes, gate.tool, ECHO) as at:
+    async with open_delegation_stage(tmp_path / "here", scenes, gate.tool, ECHO) as at:
         await at.prompt("go")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         (first,) = await at.runtime.tasks.list()
         await at.runtime.tasks.resume(first.session_id, "more")
         await gate.until_started()
         (live,) = await at.runtime.tasks.list()
-        await exported(at.runtime, tmp_path / "files")
+        await export_files(at.runtime, tmp_path / "files")
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         (ended,) = await at.runtime.tasks.list()
-        await exported(at.runtime, tmp_path / "later")
+        await export_files(at.runtime, tmp_path / "later")
 
-    await brought(tmp_path / "there", tmp_path / "files")
-    async with office(tmp_path / "there", scenes, gate.tool, ECHO) as there:
+    await import_into_store(tmp_path / "there", tmp_path / "files")
+    async with open_delegation_stage(tmp_path / "there", scenes, gate.tool, ECHO) as there:
         (task,) = await there.runtime.tasks.list()
-    await brought(tmp_path / "third", tmp_path / "later")
-    async with office(tmp_path / "third", scenes, gate.tool, ECHO) as third:
+    await import_into_store(tmp_path / "third", tmp_path / "later")
+    async with open_delegation_stage(tmp_path / "third", scenes, gate.tool, ECHO) as third:
         (kept,) = await third.runtime.tasks.list()
     assert live.progress is not None
     assert live.totals is not None

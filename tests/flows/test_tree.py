@@ -9,16 +9,16 @@ from asyncagents.domain.conversation.status import Busy, WaitingAsync
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.support.runtime import stage
-from tests.support.tool import CAREFUL, later
+from tests.support.runtime import open_stage
+from tests.support.tool import CAREFUL, build_pending_tool
 from tests.support.wait import PATIENCE
 
 
 async def test_a_tree_is_waited_for_until_it_asks_somebody(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[CAREFUL]) as at, asyncio.timeout(PATIENCE):
+    async with open_stage(tmp_path, script, tools=[CAREFUL]) as at, asyncio.timeout(PATIENCE):
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         assert await at.runtime.wait_tree(at.session_id) == {at.session_id: Busy()}
         assert not await at.runtime.at_work(at.session_id)
         await at.runtime.answer(asked.request.id, "once")
@@ -27,7 +27,7 @@ async def test_a_tree_is_waited_for_until_it_asks_somebody(tmp_path: Path) -> No
 
 async def test_a_tree_is_waited_for_until_it_only_waits_for_a_result(tmp_path: Path) -> None:
     async with (
-        stage(tmp_path, {"go": [[call("deploy")]]}, tools=[later("deploy")]) as at,
+        open_stage(tmp_path, {"go": [[call("deploy")]]}, tools=[build_pending_tool("deploy")]) as at,
         asyncio.timeout(PATIENCE),
     ):
         await at.runtime.send(at.session_id, "go")
@@ -37,7 +37,7 @@ async def test_a_tree_is_waited_for_until_it_only_waits_for_a_result(tmp_path: P
 
 async def test_a_runtime_that_serves_one_tree_leaves_all_others(tmp_path: Path) -> None:
     script = {"one": [[say("One.")]], "two": [[say("Two.")]]}
-    async with stage(tmp_path, script, serve=False) as at, asyncio.timeout(PATIENCE):
+    async with open_stage(tmp_path, script, serve=False) as at, asyncio.timeout(PATIENCE):
         other = await at.runtime.create_session(directory=tmp_path)
         await at.runtime.send(other.id, "two")
         one = await at.runtime.send(at.session_id, "one")
@@ -51,7 +51,7 @@ async def test_a_runtime_that_serves_one_tree_leaves_all_others(tmp_path: Path) 
 
 
 async def test_a_session_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
+    async with open_stage(tmp_path, {}) as at:
         other = await at.runtime.create_session(directory=tmp_path)
         found = await at.runtime.find_session(at.session_id)
         without_prefix = await at.runtime.find_session(at.session_id.removeprefix("ses_"))
@@ -66,7 +66,7 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> 
 
 
 async def test_a_session_begun_again_with_its_key_is_the_same_in_one_directory(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"Hi": [[say("Hello.")]]}) as at, asyncio.timeout(PATIENCE):
+    async with open_stage(tmp_path, {"Hi": [[say("Hello.")]]}) as at, asyncio.timeout(PATIENCE):
         first, one = await at.runtime.begin("Hi", key="k", directory=tmp_path, title="A greeting")
         again, two = await at.runtime.begin("Hi", key="k", directory=tmp_path, title="A greeting")
         elsewhere, _ = await at.runtime.begin("Hi", key="k", directory=tmp_path / "other")
@@ -79,10 +79,10 @@ async def test_a_session_begun_again_with_its_key_is_the_same_in_one_directory(t
 
 async def test_whether_somebody_runs_a_session_is_known(tmp_path: Path) -> None:
     model = ScriptedModel({"go": [[say("a"), pause(3600)]]})
-    async with stage(tmp_path, model) as at, asyncio.timeout(PATIENCE):
+    async with open_stage(tmp_path, model) as at, asyncio.timeout(PATIENCE):
         before = await at.runtime.is_running(at.session_id)
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("a")
+        await at.listener.until_text("a")
         during = await at.runtime.is_running(at.session_id)
         await at.abort()
         after = await at.runtime.is_running(at.session_id)

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from asyncagents.server.opencode.tui import _COMMAND_ROUTES
-from tests.support.http.client import Listener
-from tests.support.http.server import Caller, calling
+from tests.support.http.client import EventStream
+from tests.support.http.server import StageClient, serve_stage
 
 
 @pytest.mark.spec("X-01")
 async def test_terminals_hear_what_programs_tell_them(tmp_path: Path) -> None:
-    async with calling(tmp_path, {}) as at:
+    async with serve_stage(tmp_path, {}) as at:
         heard = await told(
             at,
             [
@@ -37,19 +37,19 @@ async def test_terminals_hear_what_programs_tell_them(tmp_path: Path) -> None:
     assert heard[6:] == [("tui.command.execute", {"command": each}) for each in _COMMAND_ROUTES.values()]
 
 
-async def told(at: Caller, posts: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+async def told(at: StageClient, posts: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """What a terminal hears of them."""
     url = f"{at.listing.url}/event"
     async with at._http.get(url, headers=at._token) as response:
-        ears = Listener(response)
-        first = await ears.next()
+        listener = EventStream(response)
+        first = await listener.next()
         assert first is not None
         heard = []
         for path, body in posts:
             answer = await at.post(path, body)
-            assert (answer.status, answer.body) == (200, True), (path, answer)
+            assert (answer.status, answer.json) == (200, True), (path, answer)
             while True:
-                frame = await ears.next()
+                frame = await listener.next()
                 assert frame is not None
                 if frame.data["type"].startswith("tui."):
                     heard.append((frame.data["type"], frame.data["properties"]))
@@ -58,7 +58,7 @@ async def told(at: Caller, posts: list[tuple[str, Any]]) -> list[tuple[str, Any]
 
 
 async def test_what_no_terminal_would_understand_is_refused(tmp_path: Path) -> None:
-    async with calling(tmp_path, {}) as at:
+    async with serve_stage(tmp_path, {}) as at:
         bad = [
             await at.post("/tui/append-prompt", {}),
             await at.post("/tui/show-toast", {"message": "m", "variant": "loud"}),

@@ -25,13 +25,13 @@ from asyncagents.domain.event import (
 from asyncagents.domain.id import PartId
 from asyncagents.llm.model import ModelTurn, TextBlock, ThinkingBlock, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, end, pause, say, think
-from tests.support.runtime import answer_of, roles, stage
+from tests.support.runtime import answer_of, open_stage, roles
 from tests.support.tool import ECHO, Gate
 
 
 @pytest.mark.spec("C-01", "C-02", "S-03")
 async def test_a_prompt_is_answered_and_the_session_rests(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"hello": [[say("Hi ", "there.")]]}) as at:
+    async with open_stage(tmp_path, {"hello": [[say("Hi ", "there.")]]}) as at:
         answer = await at.prompt("hello")
         question, stored = await at.messages()
         status = await at.status()
@@ -43,16 +43,16 @@ async def test_a_prompt_is_answered_and_the_session_rests(tmp_path: Path) -> Non
     assert answer_of(answer).parent_id == question.info.id
     assert answer_of(answer).tokens.total == 2
     assert status == Idle()
-    assert at.told() == [UserTurn("hello")]
+    assert at.request_messages() == [UserTurn("hello")]
 
 
 @pytest.mark.spec("C-02", "C-06")
 async def test_events_come_in_the_order_in_which_things_happen(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"hello": [[say("Hi.")]]}) as at:
+    async with open_stage(tmp_path, {"hello": [[say("Hi.")]]}) as at:
         await at.prompt("hello")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
-    assert [event.type for event in at.ears.heard] == [
+    assert [event.type for event in at.listener.received] == [
         "session.created",
         "message.updated",  # the prompt
         "message.part.updated",
@@ -77,29 +77,29 @@ async def test_each_change_of_status_is_published_once_and_the_list_has_who_is_n
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
-    async with stage(tmp_path, {"go": [[call("gate")], [say("Done.")]]}, tools=[gate.tool]) as at:
+    async with open_stage(tmp_path, {"go": [[call("gate")], [say("Done.")]]}, tools=[gate.tool]) as at:
         before = await at.runtime.statuses()
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
         during = await at.runtime.statuses()
         gate.go.set()
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         after = await at.runtime.statuses()
 
     assert (before, during, after) == ({}, {at.session_id: Busy()}, {})
-    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
-    assert len(at.ears.of(SessionIdle)) == 1
+    assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), Idle()]
+    assert len(at.listener.of(SessionIdle)) == 1
 
 
 @pytest.mark.spec("C-02", "S-03")
 async def test_streamed_deltas_rebuild_each_part_exactly(tmp_path: Path) -> None:
     words = ("Grüße, ", "", "wörld ", "🎉 and ", "more", ".")
-    async with stage(tmp_path, {"hello": [[think("Hm."), say(*words), say("Bye.")]]}) as at:
+    async with open_stage(tmp_path, {"hello": [[think("Hm."), say(*words), say("Bye.")]]}) as at:
         answer = await at.prompt("hello")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     heard: dict[PartId, str] = {}
-    for event in at.ears.heard:
+    for event in at.listener.received:
         if isinstance(event, PartDelta):
             assert event.offset == len(heard[event.part_id])
             heard[event.part_id] += event.delta
@@ -114,7 +114,7 @@ async def test_streamed_deltas_rebuild_each_part_exactly(tmp_path: Path) -> None
 @pytest.mark.spec("S-04", "C-02")
 async def test_reasoning_text_and_calls_are_parts_in_the_order_in_which_they_came(tmp_path: Path) -> None:
     script = {"hello": [[think("Hm."), say("I look."), call("echo", text="a")], [say("Found.")]]}
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         await at.prompt("hello")
         _, first, second = await at.messages()
 
@@ -124,7 +124,7 @@ async def test_reasoning_text_and_calls_are_parts_in_the_order_in_which_they_cam
     ids = [part.id or "" for part in (*first.parts, *second.parts)]
     assert all(a < b for a, b in pairwise(ids))
     assert answer_of(first).finish == "tool-calls"
-    assert at.told() == [
+    assert at.request_messages() == [
         UserTurn("hello"),
         ModelTurn(
             (ThinkingBlock("Hm."), TextBlock("I look."), ToolCallBlock("call_1_2", "echo", {"text": "a"}))
@@ -135,11 +135,11 @@ async def test_reasoning_text_and_calls_are_parts_in_the_order_in_which_they_cam
 
 @pytest.mark.spec("C-02", "S-04")
 async def test_a_tool_part_is_seen_written_running_and_completed(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[call("echo", text="a")], [say("Done.")]]}, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, {"go": [[call("echo", text="a")], [say("Done.")]]}, tools=[ECHO]) as at:
         await at.prompt("go")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
-    seen = [event.part.state for event in at.ears.of(PartUpdated) if isinstance(event.part, ToolPart)]
+    seen = [event.part.state for event in at.listener.of(PartUpdated) if isinstance(event.part, ToolPart)]
     statuses = [type(state).__struct_config__.tag for state in seen]
     assert statuses == ["pending", "pending", "running", "completed"]
     assert [state.input for state in seen] == [{}, *[{"text": "a"}] * 3]
@@ -149,9 +149,9 @@ async def test_a_tool_part_is_seen_written_running_and_completed(tmp_path: Path)
 
 @pytest.mark.spec("C-02")
 async def test_a_text_is_stored_when_it_ends_while_the_model_goes_on(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"hello": [[say("First."), pause(3600)]]}) as at:
+    async with open_stage(tmp_path, {"hello": [[say("First."), pause(3600)]]}) as at:
         await at.runtime.send(at.session_id, "hello")
-        await at.ears.until(PartUpdated, lambda event: getattr(event.part, "text", "") == "First.")
+        await at.listener.until(PartUpdated, lambda event: getattr(event.part, "text", "") == "First.")
         stored = (await at.messages())[-1].text
         await at.abort()
 
@@ -161,11 +161,11 @@ async def test_a_text_is_stored_when_it_ends_while_the_model_goes_on(tmp_path: P
 @pytest.mark.spec("S-05")
 async def test_the_next_turn_is_told_the_whole_history_in_its_order(tmp_path: Path) -> None:
     script = {"one": [[call("echo", text="a")], [say("A.")]], "two": [[say("B.")]]}
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         await at.prompt("one")
         await at.prompt("two")
 
-    assert at.told() == [
+    assert at.request_messages() == [
         UserTurn("one"),
         ModelTurn((ToolCallBlock("call_1_0", "echo", {"text": "a"}),)),
         ToolTurn("call_1_0", "echo", "a"),
@@ -177,11 +177,11 @@ async def test_the_next_turn_is_told_the_whole_history_in_its_order(tmp_path: Pa
 @pytest.mark.spec("S-05")
 async def test_a_long_history_is_told_as_a_short_one_is(tmp_path: Path) -> None:
     script = {f"say {n}": [[call("echo", text=f"{n}")], [say(f"It is {n}.")]] for n in range(20)}
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         for text in script:
             await at.prompt(text)
 
-    told = at.told()
+    told = at.request_messages()
     assert [t.text for t in told if isinstance(t, UserTurn)] == list(script)
     assert [t.output for t in told if isinstance(t, ToolTurn)] == [f"{n}" for n in range(20)]
 
@@ -189,7 +189,7 @@ async def test_a_long_history_is_told_as_a_short_one_is(tmp_path: Path) -> None:
 @pytest.mark.spec("C-01")
 async def test_stop_with_a_call_runs_the_call(tmp_path: Path) -> None:
     script = {"go": [[call("echo", text="a"), end("stop")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
+    async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         answer = await at.prompt("go")
 
     assert answer.text == "Done."
@@ -198,7 +198,7 @@ async def test_stop_with_a_call_runs_the_call(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C-01")
 async def test_tool_calls_without_a_call_is_an_answer(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[say("Hm."), end("tool-calls")]]}) as at:
+    async with open_stage(tmp_path, {"go": [[say("Hm."), end("tool-calls")]]}) as at:
         answer = await at.prompt("go")
 
     assert answer_of(answer).finish == "stop"
@@ -207,11 +207,11 @@ async def test_tool_calls_without_a_call_is_an_answer(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C-06")
 async def test_who_prompted_is_answered_before_the_session_is_called_idle(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"hello": [[say("Hi.")]]}) as at:
+    async with open_stage(tmp_path, {"hello": [[say("Hi.")]]}) as at:
         answer = await at.prompt("hello")
-        event = await at.ears.until(PromptAnswered)
-        await at.ears.until(SessionIdle)
+        event = await at.listener.until(PromptAnswered)
+        await at.listener.until(SessionIdle)
 
     assert event.answer_id == answer.info.id
-    ends = [event.info for event in at.ears.of(MessageUpdated) if event.info.id == answer.info.id]
+    ends = [event.info for event in at.listener.of(MessageUpdated) if event.info.id == answer.info.id]
     assert ends[-1] == answer.info

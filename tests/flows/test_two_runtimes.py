@@ -21,29 +21,29 @@ from asyncagents.llm.model import ChatRequest, ModelEvent, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Ears, answer_of, assert_requests_only_grow, stage
-from tests.support.tool import Gate, Nothing, later
+from tests.support.runtime import EventListener, answer_of, assert_requests_only_grow, open_stage
+from tests.support.tool import Gate, NoArguments, build_pending_tool
 from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("X-07")
 async def test_who_does_not_serve_prompts_and_gets_the_answer_from_who_does(tmp_path: Path) -> None:
     model = ScriptedModel({"hello": [[say("Hi.")]]})
-    async with stage(tmp_path, {}, serve=False) as at:
+    async with open_stage(tmp_path, {}, serve=False) as at:
         prompt = asyncio.ensure_future(at.prompt("hello"))
-        await at.ears.until_status(Busy)
+        await at.listener.until_status(Busy)
         async with open_runtime(tmp_path, model=model):
             answer = await prompt
-            await at.ears.until(SessionIdle)
+            await at.listener.until(SessionIdle)
 
     assert answer.text == "Hi."
     assert (at.model.requests, len(model.requests)) == ([], 1)
-    statuses = [event.status for event in at.ears.of(SessionStatus)]
+    statuses = [event.status for event in at.listener.of(SessionStatus)]
     assert [status for status, _ in groupby(statuses)] == [Busy(), Idle()]
 
 
 async def test_what_was_prompted_while_nobody_served_is_answered_by_who_serves_next(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}, serve=False) as at:
+    async with open_stage(tmp_path, {}, serve=False) as at:
         await at.runtime.send(at.session_id, "hello", key="k")
         assert await at.status() == Busy()
     model = ScriptedModel({"hello": [[say("Hi.")]]})
@@ -57,14 +57,14 @@ async def test_what_was_prompted_while_nobody_served_is_answered_by_who_serves_n
 async def test_answers_and_results_reach_a_session_from_another_runtime(tmp_path: Path) -> None:
     script = {"ship": [[call("deploy")], [say("Shipped.")]]}
     async with (
-        stage(tmp_path, script, tools=[later("deploy")]) as at,
+        open_stage(tmp_path, script, tools=[build_pending_tool("deploy")]) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
     ):
         await at.prompt("ship")
         waiting = await other.status(at.session_id)
         assert isinstance(waiting, WaitingAsync)
         await other.complete(waiting.pending_id, "v2")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
         answer = (await other.messages(at.session_id))[-1]
 
     assert answer.text == "Shipped."
@@ -74,7 +74,7 @@ async def test_answers_and_results_reach_a_session_from_another_runtime(tmp_path
 async def test_an_abort_from_another_runtime_ends_the_turn(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with (
-        stage(tmp_path, {"go": [[call("gate")]]}, tools=[gate.tool]) as at,
+        open_stage(tmp_path, {"go": [[call("gate")]]}, tools=[gate.tool]) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
     ):
         prompt = asyncio.ensure_future(at.prompt("go"))
@@ -88,9 +88,9 @@ async def test_an_abort_from_another_runtime_ends_the_turn(tmp_path: Path) -> No
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_from_another_runtime_that_serves_ends_the_turn(tmp_path: Path) -> None:
-    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
+    async with open_stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
-        await at.ears.until_said("I beg")
+        await at.listener.until_text("I beg")
         async with open_runtime(tmp_path, model=ScriptedModel({})) as other:
             assert await other.abort(at.session_id)
         answer = await prompt
@@ -100,15 +100,15 @@ async def test_an_abort_from_another_runtime_that_serves_ends_the_turn(tmp_path:
 
 async def test_everyone_hears_what_another_runtime_does(tmp_path: Path) -> None:
     async with (
-        stage(tmp_path, {"hello": [[say("Hi.")]]}) as at,
+        open_stage(tmp_path, {"hello": [[say("Hi.")]]}) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
     ):
         with inside(other).bus.subscribe() as subscription:
-            ears = Ears(subscription)
+            listener = EventListener(subscription)
             answer = await at.prompt("hello")
-            await ears.until(SessionIdle, lambda event: event.session_id == at.session_id)
+            await listener.until(SessionIdle, lambda event: event.session_id == at.session_id)
 
-    texts = [event.part for event in ears.of(PartUpdated) if getattr(event.part, "text", "") == "Hi."]
+    texts = [event.part for event in listener.of(PartUpdated) if getattr(event.part, "text", "") == "Hi."]
     assert texts
     assert texts[-1] in answer.parts
 
@@ -143,11 +143,11 @@ async def test_two_runtimes_that_serve_one_directory_never_run_a_session_twice_a
     most: Counter[str] = Counter()
     tools: Counter[SessionId] = Counter()
 
-    async def run(args: Nothing, context: ToolContext) -> Completed:
+    async def run(args: NoArguments, context: ToolContext) -> Completed:
         tools[context.session_id] += 1
         return Completed("through")
 
-    gate = Tool("gate", Nothing, run)
+    gate = Tool("gate", NoArguments, run)
     models = [Watched(now, most), Watched(now, most)]
     async with (
         open_runtime(tmp_path, model=models[0], tools=[gate]) as one,
@@ -200,7 +200,7 @@ async def test_an_answer_stands_after_a_prompt_whose_id_is_ahead_though_another_
 ) -> None:
     """People read in the order of ids, and an undo of the prompt takes its answer along."""
     ahead = Ids(FakeClock(SystemClock().now() + AHEAD_MS - 1_000), SystemRng()).message()
-    async with stage(tmp_path, {}, serve=False) as at:
+    async with open_stage(tmp_path, {}, serve=False) as at:
         await at.runtime.send(at.session_id, "hello", message_id=ahead)
     model = ScriptedModel({"hello": [[call("look")], [say("Hi.")]]})
     async with open_runtime(tmp_path, model=model) as runtime, asyncio.timeout(PATIENCE):

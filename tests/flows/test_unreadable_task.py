@@ -8,18 +8,18 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
 from asyncagents.llm.scripted import call, say
 from tests.support.delegation import (
-    gates,
+    build_gates,
     is_idle,
-    launch,
-    office,
-    outputs,
+    launch_task,
+    open_delegation_stage,
+    request_outputs,
     task_named,
-    until_ended,
-    until_rest,
+    wait_for_task_end,
+    wait_until_rest,
 )
 from tests.support.store.row import spoil_row
 
-LAUNCHES = [launch("A", "child a"), launch("B", "child b"), launch("C", "child c")]
+LAUNCHES = [launch_task("A", "child a"), launch_task("B", "child b"), launch_task("C", "child c")]
 AT_WORK = {
     "go": [LAUNCHES, [say("ok")], [call("asyncagents_clear")], [say("ok")], [say("ok")]],
     "child a": [[call("a")], [say("A")]],
@@ -30,8 +30,8 @@ AT_WORK = {
 
 @pytest.mark.spec("D-06")
 async def test_an_abort_ends_all_others(tmp_path: Path) -> None:
-    works = gates("a", "b", "c")
-    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+    works = build_gates("a", "b", "c")
+    async with open_delegation_stage(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
@@ -45,8 +45,8 @@ async def test_an_abort_ends_all_others(tmp_path: Path) -> None:
 
 @pytest.mark.spec("D-06")
 async def test_a_session_is_deleted_with_it(tmp_path: Path) -> None:
-    works = gates("a", "b", "c")
-    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+    works = build_gates("a", "b", "c")
+    async with open_delegation_stage(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
@@ -58,8 +58,8 @@ async def test_a_session_is_deleted_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.spec("T-05")
 async def test_a_parent_clears_it_with_the_others_and_goes_on(tmp_path: Path) -> None:
-    works = gates("a", "b", "c")
-    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+    works = build_gates("a", "b", "c")
+    async with open_delegation_stage(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
@@ -67,24 +67,24 @@ async def test_a_parent_clears_it_with_the_others_and_goes_on(tmp_path: Path) ->
         entry = await at.prompt("clear")
         tasks = await at.runtime.tasks.list()
     assert (entry.text, tasks) == ("ok", ())
-    assert outputs(at.model.requests[-1])[-1].startswith("Cleared 2 tasks")
+    assert request_outputs(at.model.requests[-1])[-1].startswith("Cleared 2 tasks")
 
 
 @pytest.mark.spec("T-15")
 async def test_its_siblings_end_and_their_parent_is_told(tmp_path: Path) -> None:
-    works = gates("a", "b", "c")
+    works = build_gates("a", "b", "c")
     scenes = AT_WORK | {"go": [LAUNCHES, *[[say("ok")]] * 5]}
-    async with office(tmp_path, scenes, *(gate.tool for gate in works.values())) as at:
+    async with open_delegation_stage(tmp_path, scenes, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
         spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id)
         works["a"].go.set()
-        await until_ended(at, "A", TaskCompleted)
-        await until_rest(at.runtime, at.session_id)
+        await wait_for_task_end(at, "A", TaskCompleted)
+        await wait_until_rest(at.runtime, at.session_id)
         why = await at.runtime.tasks.why(at.session_id)
         await at.runtime.tasks.cancel((await task_named(at.runtime, "C")).session_id)
-        await until_ended(at, "C", TaskCancelled)
+        await wait_for_task_end(at, "C", TaskCancelled)
     assert why.code == "tasks"
 
 
@@ -93,8 +93,8 @@ async def test_its_siblings_end_and_their_parent_is_told(tmp_path: Path) -> None
 async def test_an_abort_ends_a_task_whose_session_cannot_be_read_and_all_others(
     tmp_path: Path, table: str
 ) -> None:
-    works = gates("a", "b", "c")
-    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+    works = build_gates("a", "b", "c")
+    async with open_delegation_stage(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
@@ -109,8 +109,8 @@ async def test_an_abort_ends_a_task_whose_session_cannot_be_read_and_all_others(
 async def test_a_parent_clears_a_task_whose_session_cannot_be_read_and_goes_on(
     tmp_path: Path, table: str
 ) -> None:
-    works = gates("a", "b", "c")
-    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+    works = build_gates("a", "b", "c")
+    async with open_delegation_stage(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
@@ -123,18 +123,20 @@ async def test_a_parent_clears_a_task_whose_session_cannot_be_read_and_goes_on(
 @pytest.mark.spec("D-10", "T-15")
 async def test_a_child_that_cannot_be_read_keeps_no_other_from_its_place(tmp_path: Path) -> None:
     """One place: B and C wait while A works, and B breaks."""
-    works = gates("a", "b", "c")
+    works = build_gates("a", "b", "c")
     scenes = AT_WORK | {"go": [LAUNCHES, *[[say("ok")]] * 5]}
     limits = DelegationConfig(tools="both", concurrent=1)
-    async with office(tmp_path, scenes, *(gate.tool for gate in works.values()), limits=limits) as at:
+    async with open_delegation_stage(
+        tmp_path, scenes, *(gate.tool for gate in works.values()), limits=limits
+    ) as at:
         await at.prompt("go")
         await works["a"].started.wait()
         spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id, "session")
         for gate in works.values():
             gate.go.set()
-        failed = await until_ended(at, "B", TaskFailed)
-        await until_ended(at, "C", TaskCompleted)
-        await until_rest(at.runtime, at.session_id)
+        failed = await wait_for_task_end(at, "B", TaskFailed)
+        await wait_for_task_end(at, "C", TaskCompleted)
+        await wait_until_rest(at.runtime, at.session_id)
         await at.runtime.delete_session(at.session_id)
         assert await at.runtime.sessions(tmp_path) == ()
     assert "cannot be read" in (failed.task.error or "")

@@ -15,7 +15,7 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import EPOCH_MS, FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Ears, open_world, stage
+from tests.support.runtime import EventListener, open_sqlite_runtime, open_stage
 from tests.support.wait import PATIENCE
 
 HOUR = 3_600_000
@@ -36,15 +36,15 @@ async def after(data: Path, model: ScriptedModel, ms: int) -> list[str]:
     clock = FakeClock()
     setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
     async with asyncio.timeout(PATIENCE):
-        async with open_world(data, setup, clock=clock) as runtime:
+        async with open_sqlite_runtime(data, setup, clock=clock) as runtime:
             session = await runtime.create_session(directory=data)
             await runtime.prompt(session.id, "go")
             assert isinstance(await runtime.status(session.id), WaitingAsync)
         clock.advance(ms)
-        async with open_world(data, setup, clock=clock) as runtime:
+        async with open_sqlite_runtime(data, setup, clock=clock) as runtime:
             with inside(runtime).bus.subscribe() as subscription:
                 if await runtime.status(session.id) != Idle():
-                    await Ears(subscription).until(SessionIdle)
+                    await EventListener(subscription).until(SessionIdle)
     return told(model)
 
 
@@ -60,12 +60,12 @@ async def test_a_timer_that_a_set_clock_passes_is_over_at_once(tmp_path: Path) -
     """Nobody waits for the next look at all that is due, which comes twice a minute."""
     clock, model = FakeClock(), script(seconds=3600)
     setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
-    async with open_world(tmp_path, setup, clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "go")
             clock.advance(HOUR)
-            await Ears(subscription).until(SessionIdle)
+            await EventListener(subscription).until(SessionIdle)
     assert told(model) == [f"The wait is over. It was until {AT}."]
 
 
@@ -79,7 +79,7 @@ async def test_a_timer_that_was_over_while_nobody_ran_says_how_late_it_is(tmp_pa
 async def test_a_time_is_kept_to_the_millisecond(tmp_path: Path) -> None:
     clock, model = FakeClock(), script(until="2023-11-15T00:13:20.125+01:00")
     setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
-    async with open_world(tmp_path, setup, clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
         status = await runtime.status(session.id)
@@ -91,7 +91,7 @@ async def test_a_time_is_kept_to_the_millisecond(tmp_path: Path) -> None:
 @pytest.mark.spec("C-03")
 async def test_a_person_who_speaks_ends_the_wait(tmp_path: Path) -> None:
     model = script(seconds=3600, reminder="Look.")
-    async with stage(tmp_path, model, tools=[wait_tool()]) as at:
+    async with open_stage(tmp_path, model, tools=[wait_tool()]) as at:
         await at.prompt("go")
         waiting = await at.open_call()
         answer = await at.prompt("hey")
@@ -103,18 +103,18 @@ async def test_a_person_who_speaks_ends_the_wait(tmp_path: Path) -> None:
 
 
 async def test_a_wait_is_ended_from_outside_as_any_pending_call(tmp_path: Path) -> None:
-    async with stage(tmp_path, script(seconds=3600), tools=[wait_tool()]) as at:
+    async with open_stage(tmp_path, script(seconds=3600), tools=[wait_tool()]) as at:
         await at.prompt("go")
         (pending,) = await at.runtime.async_tools.waiting_calls(at.session_id)
         await at.runtime.async_tools.submit_result(pending.id, "It is ready before its time.")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert told(at.model) == ["It is ready before its time."]
 
 
 async def test_what_is_past_is_over_at_once(tmp_path: Path) -> None:
     model = script(until="2023-11-14T22:13:00Z", reminder="Too late?")
-    async with stage(tmp_path, model, tools=[wait_tool(FakeClock())]) as at:
+    async with open_stage(tmp_path, model, tools=[wait_tool(FakeClock())]) as at:
         answer = await at.prompt("go")
 
     assert answer.text == "Going on."
@@ -145,7 +145,7 @@ async def test_what_is_past_is_over_at_once(tmp_path: Path) -> None:
 async def test_a_wait_that_makes_no_sense_is_told_to_the_model(
     tmp_path: Path, given: dict[str, Any], words: str
 ) -> None:
-    async with stage(tmp_path, script(**given), tools=[wait_tool()]) as at:
+    async with open_stage(tmp_path, script(**given), tools=[wait_tool()]) as at:
         answer = await at.prompt("go")
 
     assert answer.text == "Going on."
@@ -153,7 +153,7 @@ async def test_a_wait_that_makes_no_sense_is_told_to_the_model(
 
 
 async def test_the_beginning_of_the_calendar_is_long_past(tmp_path: Path) -> None:
-    async with stage(tmp_path, script(until="0001-01-01T00:00:00+23:59"), tools=[wait_tool()]) as at:
+    async with open_stage(tmp_path, script(until="0001-01-01T00:00:00+23:59"), tools=[wait_tool()]) as at:
         await at.prompt("go")
 
     assert "was already" in told(at.model)[0]
@@ -162,21 +162,21 @@ async def test_the_beginning_of_the_calendar_is_long_past(tmp_path: Path) -> Non
 async def test_the_same_wait_again_and_again_asks_nobody(tmp_path: Path) -> None:
     steps = [[call("wait", seconds=3600)] for _ in range(4)]
     model = ScriptedModel({"go": [*steps, [say("Enough.")]]})
-    async with stage(tmp_path, model, tools=[wait_tool()]) as at:
+    async with open_stage(tmp_path, model, tools=[wait_tool()]) as at:
         await at.runtime.send(at.session_id, "go")
         for _ in steps:
-            await at.ears.until_status(WaitingAsync)
+            await at.listener.until_status(WaitingAsync)
             (pending,) = await at.runtime.async_tools.waiting_calls(at.session_id)
             await at.runtime.async_tools.submit_result(pending.id, "go on")
-        await at.ears.until(SessionIdle)
+        await at.listener.until(SessionIdle)
 
     assert told(model) == ["go on"] * 4
 
 
 async def test_the_same_past_time_again_and_again_asks_whether_that_leads_anywhere(tmp_path: Path) -> None:
     model = ScriptedModel({"go": [[call("wait", until="2023-01-01T00:00:00Z")] for _ in range(3)]})
-    async with stage(tmp_path, model, tools=[wait_tool()]) as at:
+    async with open_stage(tmp_path, model, tools=[wait_tool()]) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
 
     assert asked.request.permission == "doom_loop"

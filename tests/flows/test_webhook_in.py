@@ -23,7 +23,7 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Pairs, Request
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import open_world, stage
+from tests.support.runtime import open_sqlite_runtime, open_stage
 from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import (
     FORGED,
@@ -31,29 +31,29 @@ from tests.support.webhook.delivery import (
     MIB,
     SCRIPT,
     UNKNOWN,
-    Make,
-    Post,
-    Service,
-    added,
-    bodied,
-    changed,
-    done,
-    failed,
-    kept_posting,
-    message,
-    posting,
-    resumed_once,
-    said,
-    standard,
+    BuildRequest,
+    DeliverySender,
+    WaitingService,
+    add_headers,
+    assert_resumed_once,
+    change_header,
+    error_body,
+    error_message,
+    open_sender,
+    open_shared_sender,
+    replace_body,
+    response_json,
+    result_body,
+    standard_headers,
 )
 
 alike = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Post]:
+async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DeliverySender]:
     """One for all who change nothing."""
-    async with kept_posting(tmp_path_factory.mktemp("kept")) as post:
+    async with open_shared_sender(tmp_path_factory.mktemp("kept")) as post:
         yield post
 
 
@@ -61,11 +61,11 @@ async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Post]:
 @pytest.mark.spec("P-06", "P-03", "P-05")
 @pytest.mark.parametrize("name", FORGED)
 async def test_what_is_not_signed_for_this_call_is_401_and_changes_nothing(
-    kept: Post, name: str, caplog: pytest.LogCaptureFixture
+    kept: DeliverySender, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = await kept.state()
     answer = await kept.send(FORGED[name](kept))
-    assert (answer.status, said(answer)["name"]) == (401, "UnauthorizedError")
+    assert (answer.status, response_json(answer)["name"]) == (401, "UnauthorizedError")
     assert await kept.state() == before
     for secret in (kept.secret, kept.secret.removeprefix("whsec_"), kept.other_secret):
         assert secret not in answer.body.decode() + caplog.text
@@ -74,54 +74,60 @@ async def test_what_is_not_signed_for_this_call_is_401_and_changes_nothing(
 @alike
 @pytest.mark.spec("P-06", "P-03", "P-05")
 @pytest.mark.parametrize("name", MALFORMED)
-async def test_what_is_signed_but_malformed_is_400_and_changes_nothing(kept: Post, name: str) -> None:
+async def test_what_is_signed_but_malformed_is_400_and_changes_nothing(
+    kept: DeliverySender, name: str
+) -> None:
     body = MALFORMED[name](kept.id)
     before = await kept.state()
     signed = [
-        await kept.send(kept.signed(body)),
-        await kept.send(kept.plainly(body)),
-        await kept.send(kept.result(body)),
+        await kept.send(kept.build_signed(body)),
+        await kept.send(kept.build_plain(body)),
+        await kept.send(kept.build_result(body)),
     ]
-    unsigned = await kept.send(kept.webhook((), body))
+    unsigned = await kept.send(kept.build_webhook((), body))
     assert await kept.state() == before
 
     assert [answer.status for answer in (*signed, unsigned)] == [400, 400, 400, 401]
-    assert {said(answer)["name"] for answer in signed} == {"BadRequest"}
-    assert all(10 < len(message(answer)) < 300 for answer in signed)
+    assert {response_json(answer)["name"] for answer in signed} == {"BadRequest"}
+    assert all(10 < len(error_message(answer)) < 300 for answer in signed)
 
 
-TAKEN: dict[str, Make] = {
-    "by Standard Webhooks": lambda post: post.signed(),
+TAKEN: dict[str, BuildRequest] = {
+    "by Standard Webhooks": lambda post: post.build_signed(),
     "by the names of svix": lambda post: Request(
         method="POST",
         path="/async-tool/webhook",
-        headers=tuple((name.replace("webhook", "Svix"), value) for name, value in post.signed().headers),
+        headers=tuple(
+            (name.replace("webhook", "Svix"), value) for name, value in post.build_signed().headers
+        ),
         body=post.body,
     ),
-    "a little late": lambda post: post.signed(shift=-280),
-    "a little early": lambda post: post.signed(shift=280),
-    "while keys are rotated": lambda post: changed(
-        post.signed(), "webhook-signature", lambda value: f"v1,AAAA v1a,BBBB {value}"
+    "a little late": lambda post: post.build_signed(shift=-280),
+    "a little early": lambda post: post.build_signed(shift=280),
+    "while keys are rotated": lambda post: change_header(
+        post.build_signed(), "webhook-signature", lambda value: f"v1,AAAA v1a,BBBB {value}"
     ),
-    "with the header twice": lambda post: added(post.signed(), ("webhook-signature", "v1,AAAA")),
-    "as text": lambda post: added(post.signed(), ("content-type", "text/plain")),
-    "plainly": lambda post: post.plainly(),
-    "plainly, with a prefix": lambda post: changed(
-        post.plainly(), "x-webhook-signature", lambda value: f"sha256={value}"
+    "with the header twice": lambda post: add_headers(post.build_signed(), ("webhook-signature", "v1,AAAA")),
+    "as text": lambda post: add_headers(post.build_signed(), ("content-type", "text/plain")),
+    "plainly": lambda post: post.build_plain(),
+    "plainly, with a prefix": lambda post: change_header(
+        post.build_plain(), "x-webhook-signature", lambda value: f"sha256={value}"
     ),
-    "plainly, in capitals": lambda post: changed(post.plainly(), "x-webhook-signature", str.upper),
-    "with a broken plain one beside it": lambda post: added(post.signed(), ("X-Webhook-Signature", "x")),
-    "with more around it": lambda post: post.signed(
+    "plainly, in capitals": lambda post: change_header(post.build_plain(), "x-webhook-signature", str.upper),
+    "with a broken plain one beside it": lambda post: add_headers(
+        post.build_signed(), ("X-Webhook-Signature", "x")
+    ),
+    "with more around it": lambda post: post.build_signed(
         post.body[:-1] + b', "type": "deploy.done", "data": [1]}'
     ),
-    "as we sign it": lambda post: post.webhook(
+    "as we sign it": lambda post: post.build_webhook(
         (
             ("webhook-id", "dlv_1"),
             ("webhook-timestamp", str(post.seconds)),
             ("webhook-signature", sign_standard(post.secret, "dlv_1", post.seconds, post.body)),
         )
     ),
-    "as we sign it plainly": lambda post: post.webhook(
+    "as we sign it plainly": lambda post: post.build_webhook(
         (("x-webhook-signature", sign_plain(post.secret, post.body)),)
     ),
 }
@@ -132,10 +138,10 @@ TAKEN: dict[str, Make] = {
 async def test_what_is_signed_resumes_the_session_once_and_again_it_gets_the_first_answer(
     tmp_path: Path, name: str
 ) -> None:
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         request = TAKEN[name](post)
         first, *others = await asyncio.gather(*(post.send(request) for _ in range(3)))
-        await resumed_once(post, "v2 is live")
+        await assert_resumed_once(post, "v2 is live")
         before = await post.state()
         again = await post.send(request)
         assert await post.state() == before
@@ -143,56 +149,59 @@ async def test_what_is_signed_resumes_the_session_once_and_again_it_gets_the_fir
 
     assert {answer.status for answer in (first, *others, again)} == {200}
     assert {answer.body for answer in (first, *others, again)} == {first.body}
-    assert said(first) == {"pendingID": post.id, "status": "completed"}
+    assert response_json(first) == {"pendingID": post.id, "status": "completed"}
     assert call.result == ToolResult(title="Deployed", output="v2 is live", metadata={"version": 2})
 
 
 @pytest.mark.spec("P-06", "P-04")
 async def test_a_signed_error_resumes_the_session_too(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
-        answer = await post.send(post.signed(failed(post.id)))
-        await resumed_once(post, "no route")
+    async with open_sender(tmp_path) as post:
+        answer = await post.send(post.build_signed(error_body(post.id)))
+        await assert_resumed_once(post, "no route")
 
-    assert (answer.status, said(answer)) == (200, {"pendingID": post.id, "status": "failed"})
+    assert (answer.status, response_json(answer)) == (200, {"pendingID": post.id, "status": "failed"})
 
 
 @pytest.mark.spec("P-05", "P-06")
 async def test_another_result_is_a_conflict_that_names_the_first(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
-        await post.send(post.signed())
-        await resumed_once(post, "v2 is live")
+    async with open_sender(tmp_path) as post:
+        await post.send(post.build_signed())
+        await assert_resumed_once(post, "v2 is live")
         before = await post.state()
         others = [
-            await post.send(post.signed(done(post.id, "v3"))),
-            await post.send(post.plainly(failed(post.id))),
-            await post.send(post.result(done(post.id, "v3"))),
+            await post.send(post.build_signed(result_body(post.id, "v3"))),
+            await post.send(post.build_plain(error_body(post.id))),
+            await post.send(post.build_result(result_body(post.id, "v3"))),
             await post.send(Request(method="DELETE", path=f"/async-tool/pending/{post.id}")),
         ]
         assert await post.state() == before
 
     assert [answer.status for answer in others] == [409] * 4
-    assert all("v2 is live" in message(answer) for answer in others)
+    assert all("v2 is live" in error_message(answer) for answer in others)
 
 
 @pytest.mark.spec("P-06", "P-05")
 async def test_of_two_results_at_once_one_counts_and_the_other_is_told_so(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         one, other = await asyncio.gather(
-            post.send(post.signed()), post.send(post.plainly(done(post.id, "v3")))
+            post.send(post.build_signed()), post.send(post.build_plain(result_body(post.id, "v3")))
         )
-        await resumed_once(post, "v2 is live" if one.status == 200 else "v3")
+        await assert_resumed_once(post, "v2 is live" if one.status == 200 else "v3")
 
     assert sorted((one.status, other.status)) == [200, 409]
 
 
 @pytest.mark.spec("P-06", "P-03")
 async def test_only_who_knows_its_secret_learns_that_a_call_is_gone(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         (never,) = await post.tools.secrets(UNKNOWN)
-        unknown = done(UNKNOWN)
-        headers = standard(never.reveal(), unknown, post.seconds)
+        unknown = result_body(UNKNOWN)
+        headers = standard_headers(never.reveal(), unknown, post.seconds)
         await post.stage.runtime.delete_session(post.stage.session_id)
-        genuine = [await post.send(post.webhook(headers, unknown)), await post.send(post.signed())]
+        genuine = [
+            await post.send(post.build_webhook(headers, unknown)),
+            await post.send(post.build_signed()),
+        ]
         strangers = [await post.send(make(post)) for make in FORGED.values()]
 
     assert [answer.status for answer in genuine] == [404, 404]
@@ -201,29 +210,31 @@ async def test_only_who_knows_its_secret_learns_that_a_call_is_gone(tmp_path: Pa
 
 @pytest.mark.spec("P-06")
 async def test_an_unknown_call_and_a_wrong_signature_are_told_alike(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
-        known = await post.send(post.signed(key=b"wrong"))
-        unknown = await post.send(post.signed(done(UNKNOWN), key=b"wrong"))
+    async with open_sender(tmp_path) as post:
+        known = await post.send(post.build_signed(key=b"wrong"))
+        unknown = await post.send(post.build_signed(result_body(UNKNOWN), key=b"wrong"))
 
     assert known == unknown
 
 
 @pytest.mark.spec("P-06", "P-04")
 async def test_a_webhook_reaches_a_process_that_was_started_later(tmp_path: Path) -> None:
-    service, model = Service(), ScriptedModel(SCRIPT)
+    service, model = WaitingService(), ScriptedModel(SCRIPT)
     clock = FakeClock()
     setup = Setup(model=model, open_workplaces=fixed_tools([service.tool]))
-    async with open_world(tmp_path, setup, clock=clock) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
-    ((pending_id, secret),) = service.told
+    ((pending_id, secret),) = service.calls
     clock.advance(3600_000)
-    async with open_world(tmp_path, setup, clock=clock) as runtime, asyncio.timeout(PATIENCE):
-        body = done(pending_id)
-        stale = standard(secret, body, clock.now() // 1000 - 3600)
+    async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime, asyncio.timeout(PATIENCE):
+        body = result_body(pending_id)
+        stale = standard_headers(secret, body, clock.now() // 1000 - 3600)
         with pytest.raises(Unauthorized, match="five minutes"):
             await runtime.async_tools.receive(stale, body)
-        taken = await runtime.async_tools.receive(dict(standard(secret, body, clock.now() // 1000)), body)
+        taken = await runtime.async_tools.receive(
+            dict(standard_headers(secret, body, clock.now() // 1000)), body
+        )
         await runtime.wait(session.id)
         answer = (await runtime.messages(session.id))[-1].text
 
@@ -238,15 +249,15 @@ async def test_a_webhook_that_comes_before_the_tool_has_said_that_it_waits_count
     @async_tool
     async def deploy(context: ToolContext) -> str:
         """Start a deployment that is done at once."""
-        body = done(context.pending_id)
+        body = result_body(context.pending_id)
         headers = {"X-Webhook-Signature": sign_plain(context.secret, body)}
         taken.extend([(await runtimes[0].async_tools.receive(headers, body)).status for _ in range(2)])
         return "started"
 
-    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         runtimes.append(at.runtime)
         answer = await at.prompt("ship")
-        told = [told.output for told in at.told() if isinstance(told, ToolTurn)]
+        told = [told.output for told in at.request_messages() if isinstance(told, ToolTurn)]
 
     assert (taken, answer.text, told) == (["completed"] * 2, "Shipped.", ["v2 is live"])
 
@@ -254,32 +265,32 @@ async def test_a_webhook_that_comes_before_the_tool_has_said_that_it_waits_count
 @pytest.mark.spec("P-06", "P-04")
 async def test_a_process_that_serves_nobody_takes_a_webhook_for_one_that_does(tmp_path: Path) -> None:
     async with (
-        posting(tmp_path) as post,
+        open_sender(tmp_path) as post,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as door,
     ):
         both = await asyncio.gather(
-            door.async_tools.receive(post.signed().headers, post.body), post.send(post.signed())
+            door.async_tools.receive(post.build_signed().headers, post.body), post.send(post.build_signed())
         )
-        await resumed_once(post, "v2 is live")
+        await assert_resumed_once(post, "v2 is live")
 
     assert (both[0].status, both[1].status) == ("completed", 200)
 
 
 @pytest.mark.spec("P-06", "P-07")
 async def test_after_expiry_a_signed_result_is_a_conflict(tmp_path: Path) -> None:
-    async with posting(tmp_path, Service(seconds=0.02)) as post:
+    async with open_sender(tmp_path, WaitingService(seconds=0.02)) as post:
         await resumed_late(post)
-        answer = await post.send(post.signed())
+        answer = await post.send(post.build_signed())
 
     assert answer.status == 409
-    assert TIMED_OUT in message(answer)
+    assert TIMED_OUT in error_message(answer)
 
 
-async def resumed_late(post: Post) -> None:
+async def resumed_late(post: DeliverySender) -> None:
     async with asyncio.timeout(PATIENCE):
         await post.stage.runtime.wait(post.stage.session_id)
         while (await post.tools.get(post.id)).status != "expired":
-            await post.stage.ears.until(SessionIdle)
+            await post.stage.listener.until(SessionIdle)
 
 
 @pytest.mark.spec("P-03", "P-05")
@@ -287,33 +298,33 @@ async def test_what_the_tool_does_not_take_is_422_and_the_call_still_waits(tmp_p
     def check(result: ToolResult) -> bool:
         return result.metadata.get("version") == 2
 
-    async with posting(tmp_path, Service(check=check)) as post:
-        wrong = done(post.id).replace(b'"version": 2', b'"version": 3')
+    async with open_sender(tmp_path, WaitingService(check=check)) as post:
+        wrong = result_body(post.id).replace(b'"version": 2', b'"version": 3')
         before = await post.state()
-        refused = [await post.send(post.signed(wrong)), await post.send(post.result(wrong))]
+        refused = [await post.send(post.build_signed(wrong)), await post.send(post.build_result(wrong))]
         assert await post.state() == before
-        taken = await post.send(post.signed())
-        await resumed_once(post, "v2 is live")
+        taken = await post.send(post.build_signed())
+        await assert_resumed_once(post, "v2 is live")
 
     assert [answer.status for answer in (*refused, taken)] == [422, 422, 200]
-    assert said(refused[0])["name"] == "ResultRefusedError"
+    assert response_json(refused[0])["name"] == "ResultRefusedError"
 
 
 @pytest.mark.spec("P-06", "P-10")
 async def test_a_body_without_end_is_413_before_it_is_read(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
-        large = done(post.id, "x" * MOST_BYTES)
+    async with open_sender(tmp_path) as post:
+        large = result_body(post.id, "x" * MOST_BYTES)
         before = await post.state()
         answers = [
-            await post.send(post.signed(large)),
-            await post.send(post.webhook((), large)),
-            await post.send(post.result(large)),
-            await post.send(post.result(large, "/async-tool/error")),
+            await post.send(post.build_signed(large)),
+            await post.send(post.build_webhook((), large)),
+            await post.send(post.build_result(large)),
+            await post.send(post.build_result(large, "/async-tool/error")),
         ]
         assert await post.state() == before
         with pytest.raises(InvalidInput):
-            await post.tools.receive(post.signed(large).headers, large)
-        fits = await post.send(post.signed(done(post.id, "x" * (MOST_BYTES - MIB))))
+            await post.tools.receive(post.build_signed(large).headers, large)
+        fits = await post.send(post.build_signed(result_body(post.id, "x" * (MOST_BYTES - MIB))))
 
     assert [answer.status for answer in answers] == [413] * 4
     assert fits.status == 200
@@ -341,14 +352,16 @@ async def test_no_headers_and_no_bytes_break_the_handler_or_settle_a_call(tmp_pa
         tries.append((headers, cut))
 
     collect()
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         before = await post.state()
         statuses: set[int] = set()
         for headers, (at, length, junk) in tries:
             spoilt = post.body[:at] + junk + post.body[at + length :]
             wrong = spoilt if spoilt != post.body else b"{}"
-            statuses.add((await post.send(post.webhook(headers, wrong))).status)
-            statuses.add((await post.send(added(bodied(post.signed(), wrong), *headers))).status)
+            statuses.add((await post.send(post.build_webhook(headers, wrong))).status)
+            statuses.add(
+                (await post.send(add_headers(replace_body(post.build_signed(), wrong), *headers))).status
+            )
         assert await post.state() == before
 
     assert statuses <= {400, 401}

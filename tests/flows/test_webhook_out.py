@@ -25,16 +25,22 @@ from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
 from asyncagents.tools.web.webhook_sender import open_webhook_sender
-from tests.support.runtime import open_world, stage
-from tests.support.tool import Nothing, later
-from tests.support.webhook.receiver import HERE, Receiver, receiving, until_so, until_state
+from tests.support.runtime import open_sqlite_runtime, open_stage
+from tests.support.tool import NoArguments, build_pending_tool
+from tests.support.webhook.receiver import (
+    LOCAL_WEBHOOKS,
+    WebhookReceiver,
+    open_receiver,
+    wait_until_deliveries,
+    wait_until_state,
+)
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
 SECRET = "whsec_b3VyIHNlY3JldCwgYWdyZWVkIG9u"
 
 
-def deploy(receiver: Receiver, **more: Any) -> Tool[Nothing]:
-    return later("deploy", webhook_url=receiver.url, **more)
+def deploy(receiver: WebhookReceiver, **more: Any) -> Tool[NoArguments]:
+    return build_pending_tool("deploy", webhook_url=receiver.url, **more)
 
 
 async def waiting(runtime: Runtime) -> CallId:
@@ -44,17 +50,17 @@ async def waiting(runtime: Runtime) -> CallId:
 
 @pytest.mark.spec("P-12")
 async def test_whoever_wanted_to_be_told_of_a_result_is(tmp_path: Path) -> None:
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         tool = deploy(receiver, webhook_secret=Secret(SECRET))
-        async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
+        async with open_stage(tmp_path, SCRIPT, tools=[tool], async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
             call_id = await waiting(at.runtime)
             await at.runtime.async_tools.submit_result(
                 call_id, "v2 is live", title="Deployed", metadata={"v": 2}
             )
             told = await receiver.until()
-            (known_delivery,) = await until_state(at.runtime, "delivered")
-            await at.ears.until(SessionIdle)
+            (known_delivery,) = await wait_until_state(at.runtime, "delivered")
+            await at.listener.until(SessionIdle)
 
     result = {"title": "Deployed", "output": "v2 is live", "metadata": {"v": 2}}
     assert told.json == {"pendingID": call_id, "result": result}
@@ -74,8 +80,8 @@ async def test_whoever_wanted_to_be_told_of_a_result_is(tmp_path: Path) -> None:
 async def test_a_failure_and_a_cancel_are_told_as_errors(tmp_path: Path) -> None:
     script = {"ship": [[call("deploy", n=n) for n in range(3)], [say("So be it.")]]}
     async with (
-        receiving() as receiver,
-        stage(tmp_path, script, tools=[deploy(receiver)], async_tools=HERE) as at,
+        open_receiver() as receiver,
+        open_stage(tmp_path, script, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at,
     ):
         await at.prompt("ship")
         first, second, third = await at.runtime.async_tools.waiting_calls()
@@ -84,7 +90,7 @@ async def test_a_failure_and_a_cancel_are_told_as_errors(tmp_path: Path) -> None
         await receiver.until(2)
         await at.abort()
         await receiver.until(3)
-        await until_state(at.runtime, "delivered", many=3)
+        await wait_until_state(at.runtime, "delivered", many=3)
 
     told = {each.json["pendingID"]: each.json["error"] for each in receiver.received}
     assert (told[first.id], told[second.id]) == ("no route", "cancelled")
@@ -96,19 +102,19 @@ async def test_without_a_secret_of_its_own_it_is_signed_with_what_the_tool_was_t
     """Also if the key of the store has changed since."""
     secrets: list[str] = []
 
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
 
-        async def run(args: Nothing, context: ToolContext) -> Pending:
+        async def run(args: NoArguments, context: ToolContext) -> Pending:
             secrets.append((await context_secret(at.runtime, context)).reveal())
             return Pending(webhook_url=receiver.url)
 
-        tool = Tool("deploy", Nothing, run)
-        async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
+        tool = Tool("deploy", NoArguments, run)
+        async with open_stage(tmp_path, SCRIPT, tools=[tool], async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
             await at.runtime.async_tools.rotate_key()
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
             told = await receiver.until()
-            await until_state(at.runtime, "delivered")
+            await wait_until_state(at.runtime, "delivered")
 
     assert told.is_signed_with(secrets[0])
     assert told.headers["webhook-signature"].count("v1,") == 2
@@ -122,15 +128,15 @@ async def context_secret(runtime: Runtime, context: ToolContext) -> Secret:
 @pytest.mark.spec("P-12")
 async def test_a_result_that_came_before_the_tool_said_who_wants_to_know_is_told(tmp_path: Path) -> None:
     started, go = asyncio.Event(), asyncio.Event()
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
 
-        async def run(args: Nothing, context: ToolContext) -> Pending:
+        async def run(args: NoArguments, context: ToolContext) -> Pending:
             started.set()
             await go.wait()
             return Pending(webhook_url=receiver.url, webhook_secret=Secret(SECRET))
 
-        tool = Tool("deploy", Nothing, run)
-        async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
+        tool = Tool("deploy", NoArguments, run)
+        async with open_stage(tmp_path, SCRIPT, tools=[tool], async_tools=LOCAL_WEBHOOKS) as at:
             prompt = asyncio.ensure_future(at.prompt("ship"))
             await started.wait()
             (running,) = await inside(at.runtime).store.calls(at.session_id)
@@ -138,7 +144,7 @@ async def test_a_result_that_came_before_the_tool_said_who_wants_to_know_is_told
             go.set()
             await prompt
             told = await receiver.until()
-            await until_state(at.runtime, "delivered")
+            await wait_until_state(at.runtime, "delivered")
 
     assert told.json["result"]["output"] == "early"
     assert told.is_signed_with(SECRET)
@@ -148,21 +154,23 @@ async def test_a_result_that_came_before_the_tool_said_who_wants_to_know_is_told
 async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path) -> None:
     """The receiver is down when the first process runs, and answers when a later one does."""
     clock = FakeClock()
-    async with receiving() as receiver, open_webhook_sender(("127.0.0.1",)) as post:
+    async with open_receiver() as receiver, open_webhook_sender(("127.0.0.1",)) as post:
         receiver.answers = [500, 404]
         tool = deploy(receiver, webhook_secret=Secret(SECRET))
         setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([tool]), post=post)
-        async with open_world(tmp_path, setup, clock=clock) as runtime:
+        async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "ship")
             await runtime.async_tools.submit_result(await waiting(runtime), "v2")
-            (failed,) = await until_so(runtime, lambda each: each.error)
+            (failed,) = await wait_until_deliveries(runtime, lambda each: each.error)
         clock.advance(6_000)
-        async with open_world(tmp_path, setup, clock=clock) as runtime:
-            (again,) = await until_so(runtime, lambda each: each.attempts == 2 and "404" in each.error)
+        async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
+            (again,) = await wait_until_deliveries(
+                runtime, lambda each: each.attempts == 2 and "404" in each.error
+            )
         clock.advance(400_000)
-        async with open_world(tmp_path, setup, clock=clock) as runtime:
-            (ended,) = await until_state(runtime, "delivered")
+        async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
+            (ended,) = await wait_until_state(runtime, "delivered")
 
     assert failed.error == "the receiver answered 500"
     assert failed.time.next is not None
@@ -177,15 +185,15 @@ async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path
 
 @pytest.mark.spec("P-12")
 async def test_who_wants_nothing_more_gets_nothing_more_until_somebody_asks_for_it(tmp_path: Path) -> None:
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         receiver.answers = [410]
-        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
+        async with open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
-            (dead,) = await until_state(at.runtime, "dead")
+            (dead,) = await wait_until_state(at.runtime, "dead")
             assert [each.id for each in await at.runtime.deliveries.list("dead")] == [dead.id]
             again = await at.runtime.deliveries.redeliver(dead.id)
-            (ended,) = await until_state(at.runtime, "delivered")
+            (ended,) = await wait_until_state(at.runtime, "delivered")
             with pytest.raises(Conflict, match="was delivered"):
                 await at.runtime.deliveries.redeliver(dead.id)
 
@@ -205,16 +213,16 @@ async def test_who_wants_nothing_more_gets_nothing_more_until_somebody_asks_for_
 async def test_what_is_not_configured_is_not_sent_and_can_be_once_it_is(
     tmp_path: Path, config: AsyncToolsConfig, why: str
 ) -> None:
-    async with receiving() as receiver:
-        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=config) as at:
+    async with open_receiver() as receiver:
+        async with open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=config) as at:
             await at.prompt("ship")
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
-            (dead,) = await until_state(at.runtime, "dead")
+            (dead,) = await wait_until_state(at.runtime, "dead")
         assert receiver.received == []
-        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=HERE) as runtime:
+        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=LOCAL_WEBHOOKS) as runtime:
             assert [each.state for each in await runtime.deliveries.list()] == ["dead"]
             await runtime.deliveries.redeliver(dead.id)
-            await until_state(runtime, "delivered")
+            await wait_until_state(runtime, "delivered")
 
     assert why in (dead.error or "")
     assert len(receiver.received) == 1
@@ -223,11 +231,15 @@ async def test_what_is_not_configured_is_not_sent_and_can_be_once_it_is(
 @pytest.mark.spec("P-12")
 async def test_of_two_runtimes_on_one_directory_one_posts_each(tmp_path: Path) -> None:
     script = {f"ship {n}": [[call("deploy")], [say("Shipped.")]] for n in range(12)}
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         tools = [deploy(receiver)]
         async with (
-            open_runtime(tmp_path, model=ScriptedModel(script), tools=tools, async_tools=HERE) as one,
-            open_runtime(tmp_path, model=ScriptedModel(script), tools=tools, async_tools=HERE) as two,
+            open_runtime(
+                tmp_path, model=ScriptedModel(script), tools=tools, async_tools=LOCAL_WEBHOOKS
+            ) as one,
+            open_runtime(
+                tmp_path, model=ScriptedModel(script), tools=tools, async_tools=LOCAL_WEBHOOKS
+            ) as two,
         ):
             for n in range(12):
                 session = await one.create_session(directory=tmp_path)
@@ -240,37 +252,37 @@ async def test_of_two_runtimes_on_one_directory_one_posts_each(tmp_path: Path) -
                     for runtime in (one, two)
                 )
             )
-            await until_state(two, "delivered", many=12)
+            await wait_until_state(two, "delivered", many=12)
 
     assert Counter(each.json["pendingID"] for each in receiver.received) == {each.id: 1 for each in calls}
 
 
 async def test_what_another_process_owes_is_posted_by_who_serves(tmp_path: Path) -> None:
     """Whoever gave the result does not post, and need not stay."""
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         tools = [deploy(receiver)]
-        async with stage(tmp_path, SCRIPT, tools=tools, async_tools=HERE) as at:
+        async with open_stage(tmp_path, SCRIPT, tools=tools, async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
             async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other:
                 await other.async_tools.submit_result(await waiting(other), "v2")
             await receiver.until()
-            await until_state(at.runtime, "delivered")
+            await wait_until_state(at.runtime, "delivered")
 
 
 async def test_who_serves_one_tree_posts_for_that_tree_only(tmp_path: Path) -> None:
     script = {f"ship {n}": [[call("deploy")], [say("Shipped.")]] for n in range(2)}
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         tools = [deploy(receiver)]
         async with open_runtime(tmp_path, model=ScriptedModel(script), tools=tools) as runtime:
             sessions = [await runtime.create_session(directory=tmp_path) for _ in range(2)]
             for n, session in enumerate(sessions):
                 await runtime.prompt(session.id, f"ship {n}")
-        more: dict[str, Any] = {"tools": tools, "async_tools": HERE, "serve": False}
+        more: dict[str, Any] = {"tools": tools, "async_tools": LOCAL_WEBHOOKS, "serve": False}
         async with open_runtime(tmp_path, model=ScriptedModel(script), **more) as runtime:
             for each in await runtime.async_tools.waiting_calls():
                 await runtime.async_tools.submit_result(each.id, "v2")
             runtime.serve_tree(sessions[1].id)
-            (told,) = await until_state(runtime, "delivered")
+            (told,) = await wait_until_state(runtime, "delivered")
             (left,) = await runtime.deliveries.list("owed")
 
     assert (told.session_id, left.session_id) == (sessions[1].id, sessions[0].id)
@@ -279,16 +291,16 @@ async def test_who_serves_one_tree_posts_for_that_tree_only(tmp_path: Path) -> N
 
 @pytest.mark.spec("P-12")
 async def test_deleting_a_session_drops_nothing_that_is_owed(tmp_path: Path) -> None:
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         script = {"ship": [[call("deploy"), call("deploy")], [say("Shipped.")]]}
-        async with stage(tmp_path, script, tools=[deploy(receiver)], serve=True) as at:
+        async with open_stage(tmp_path, script, tools=[deploy(receiver)], serve=True) as at:
             await at.prompt("ship")
             first, second = await at.runtime.async_tools.waiting_calls()
         async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
             await runtime.async_tools.submit_result(first.id, "v2")
             await runtime.delete_session(at.session_id)
-        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=HERE) as runtime:
-            await until_state(runtime, "delivered", many=2)
+        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=LOCAL_WEBHOOKS) as runtime:
+            await wait_until_state(runtime, "delivered", many=2)
 
     told = {each.json["pendingID"]: each.json for each in receiver.received}
     assert told[first.id]["result"]["output"] == "v2"
@@ -300,23 +312,23 @@ async def test_a_post_that_is_broken_off_by_the_end_of_its_process_is_made_again
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncagents.engine.webhook.delivery_loop.GRACE_SECONDS", 0)
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         receiver.silent = True
-        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
+        async with open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
             first = await receiver.until()
         receiver.silent = False
-        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=HERE) as runtime:
-            (known_delivery,) = await until_state(runtime, "delivered")
+        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=LOCAL_WEBHOOKS) as runtime:
+            (known_delivery,) = await wait_until_state(runtime, "delivered")
 
     assert known_delivery.attempts == 1
     assert [each.id for each in receiver.received] == [first.id, first.id]
 
 
 async def test_an_end_waits_for_a_post_that_is_under_way(tmp_path: Path) -> None:
-    async with receiving() as receiver:
-        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
+    async with open_receiver() as receiver:
+        async with open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
             await receiver.until()
@@ -330,12 +342,12 @@ async def test_a_receiver_that_never_answers_is_left_after_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncagents.engine.webhook.delivery_loop.DEADLINE_SECONDS", 0.05)
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         receiver.silent = True
-        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
+        async with open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
-            (failed,) = await until_so(at.runtime, lambda each: each.error)
+            (failed,) = await wait_until_deliveries(at.runtime, lambda each: each.error)
 
     assert (failed.state, "did not answer" in (failed.error or "")) == ("owed", True)
 
@@ -344,19 +356,19 @@ async def test_a_silent_receiver_holds_up_nobody_else(tmp_path: Path) -> None:
     """Ten webhooks to it are owed; two are under way, and others pass by."""
     script = {"ship": [[call("deploy", n=n) for n in range(10)] + [call("quick")], [say("Shipped.")]]}
     tools = [
-        later("deploy", webhook_url="https://silent.test/"),
-        later("quick", webhook_url="https://quick.test/"),
+        build_pending_tool("deploy", webhook_url="https://silent.test/"),
+        build_pending_tool("quick", webhook_url="https://quick.test/"),
     ]
     posts = _Counted()
     setup = Setup(model=ScriptedModel(script), open_workplaces=fixed_tools(tools), post=posts)
-    async with open_world(tmp_path, setup) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
         for each in await runtime.async_tools.waiting_calls():
             await runtime.async_tools.submit_result(each.id, "v2")
-        (quick,) = await until_state(runtime, "delivered")
+        (quick,) = await wait_until_state(runtime, "delivered")
         posts.go.set()
-        await until_state(runtime, "delivered", many=11)
+        await wait_until_state(runtime, "delivered", many=11)
 
     assert quick.url == "https://quick.test/"
     assert posts.most == 2
@@ -386,13 +398,13 @@ async def test_a_post_that_breaks_is_a_failure_like_any_other(
     async def broken(request: SignedRequest) -> DeliveryResponse:
         raise RuntimeError(f"cannot post to {request.url}")
 
-    tool = later("deploy", webhook_url="https://x.test/?token=hush")
+    tool = build_pending_tool("deploy", webhook_url="https://x.test/?token=hush")
     setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([tool]), post=broken)
-    async with open_world(tmp_path, setup) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
         await runtime.async_tools.submit_result(await waiting(runtime), "v2")
-        (failed,) = await until_so(runtime, lambda each: each.error)
+        (failed,) = await wait_until_deliveries(runtime, lambda each: each.error)
 
     assert (failed.state, failed.error) == ("owed", "sending failed: RuntimeError")
     assert "hush" not in caplog.text
@@ -403,13 +415,13 @@ async def test_neither_secrets_nor_tokens_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, answers: list[int]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    async with receiving() as receiver:
+    async with open_receiver() as receiver:
         receiver.answers = answers
         tool = deploy(receiver, webhook_secret=Secret(SECRET))
-        async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
+        async with open_stage(tmp_path, SCRIPT, tools=[tool], async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
-            (known_delivery,) = await until_so(
+            (known_delivery,) = await wait_until_deliveries(
                 at.runtime, lambda each: each.attempts and (each.error or each.time.ended)
             )
 
@@ -431,12 +443,12 @@ async def test_bad_questions_about_webhooks_are_answered_with_a_sentence(tmp_pat
 
 async def test_a_large_result_is_told_whole(tmp_path: Path) -> None:
     async with (
-        receiving() as receiver,
-        stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at,
+        open_receiver() as receiver,
+        open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at,
     ):
         await at.prompt("ship")
         await at.runtime.async_tools.submit_result(await waiting(at.runtime), "é" * 400_000)
         told = await receiver.until()
-        await until_state(at.runtime, "delivered")
+        await wait_until_state(at.runtime, "delivered")
 
     assert told.json["result"]["output"] == "é" * 400_000

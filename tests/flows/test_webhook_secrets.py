@@ -16,25 +16,27 @@ from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Request
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.runtime import open_world, stage
+from tests.support.runtime import open_sqlite_runtime, open_stage
 from tests.support.tool import Gate
 from tests.support.webhook.delivery import (
     SCRIPT,
     UNKNOWN,
-    Service,
-    done,
-    posting,
-    resumed_once,
+    WaitingService,
+    assert_resumed_once,
+    open_sender,
+    result_body,
 )
 
 
 @pytest.mark.spec("P-06")
 async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> None:
     setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([]))
-    async with open_world(tmp_path, setup, clock=FakeClock()) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup, clock=FakeClock()) as runtime:
         assert await runtime.async_tools.secrets(UNKNOWN) == ()
         with pytest.raises(Unauthorized):
-            await runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("x", b"{}")}, done(UNKNOWN))
+            await runtime.async_tools.receive(
+                {"X-Webhook-Signature": sign_plain("x", b"{}")}, result_body(UNKNOWN)
+            )
 
 
 def written(folder: Path) -> bytes:
@@ -46,11 +48,11 @@ async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    async with posting(tmp_path) as post:
-        await post.send(post.signed(key=b"wrong"))
-        await post.send(post.signed())
-        await resumed_once(post, "v2 is live")
-        heard = repr(post.stage.ears.heard) + repr(await post.stage.messages())
+    async with open_sender(tmp_path) as post:
+        await post.send(post.build_signed(key=b"wrong"))
+        await post.send(post.build_signed())
+        await assert_resumed_once(post, "v2 is live")
+        heard = repr(post.stage.listener.received) + repr(await post.stage.messages())
     kept = written(tmp_path)
 
     secret = post.secret.removeprefix("whsec_")
@@ -61,10 +63,10 @@ async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
 
 @pytest.mark.spec("P-06")
 async def test_a_secret_that_the_service_chose_counts_for_its_call_only(tmp_path: Path) -> None:
-    service = Service(secret=Secret("chosen by the service"))
-    async with posting(tmp_path, service) as post:
-        chosen = await post.send(post.plainly(secret="chosen by the service"))
-        made = await post.send(post.signed())
+    service = WaitingService(secret=Secret("chosen by the service"))
+    async with open_sender(tmp_path, service) as post:
+        chosen = await post.send(post.build_plain(secret="chosen by the service"))
+        made = await post.send(post.build_signed())
         listed = await post.send(Request(method="GET", path=f"/async-tool/pending/{post.id}"))
 
     assert (chosen.status, made.status) == (200, 200)
@@ -74,12 +76,12 @@ async def test_a_secret_that_the_service_chose_counts_for_its_call_only(tmp_path
 @pytest.mark.spec("P-06")
 async def test_secrets_that_services_share_are_rotated_by_configuration(tmp_path: Path) -> None:
     config = AsyncToolsConfig(secrets=(Secret("new one"), Secret("old one"), Secret("")))
-    async with posting(tmp_path, async_tools=config) as post:
-        gone, empty = await post.send(post.plainly(secret="oldest one")), post.body
-        blank = await post.send(post.webhook((("X-Webhook-Signature", sign_plain("", empty)),)))
-        old = await post.send(post.plainly(secret="old one"))
-        new = await post.send(post.plainly(done(post.other_id), secret="new one"))
-        lost = await post.send(post.plainly(done(UNKNOWN), secret="new one"))
+    async with open_sender(tmp_path, async_tools=config) as post:
+        gone, empty = await post.send(post.build_plain(secret="oldest one")), post.body
+        blank = await post.send(post.build_webhook((("X-Webhook-Signature", sign_plain("", empty)),)))
+        old = await post.send(post.build_plain(secret="old one"))
+        new = await post.send(post.build_plain(result_body(post.other_id), secret="new one"))
+        lost = await post.send(post.build_plain(result_body(UNKNOWN), secret="new one"))
 
     assert [answer.status for answer in (gone, blank, old, new, lost)] == [401, 401, 200, 200, 404]
 
@@ -88,9 +90,9 @@ async def test_secrets_that_services_share_are_rotated_by_configuration(tmp_path
 async def test_after_the_key_of_the_store_was_rotated_secrets_that_were_told_still_count(
     tmp_path: Path,
 ) -> None:
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         await post.tools.rotate_key()
-        answer = await post.send(post.signed())
+        answer = await post.send(post.build_signed())
 
     assert answer.status == 200
 
@@ -98,15 +100,15 @@ async def test_after_the_key_of_the_store_was_rotated_secrets_that_were_told_sti
 @pytest.mark.spec("P-06")
 async def test_a_secret_that_services_share_settles_no_call_that_works_here(tmp_path: Path) -> None:
     gate, config = Gate("deploy"), AsyncToolsConfig(secrets=(Secret("shared"),))
-    async with stage(tmp_path, SCRIPT, tools=[gate.tool], async_tools=config) as at:
+    async with open_stage(tmp_path, SCRIPT, tools=[gate.tool], async_tools=config) as at:
         prompt = asyncio.ensure_future(at.prompt("ship"))
         await gate.until_started()
         (running,) = await inside(at.runtime).store.calls(at.session_id)
-        body = done(running.id)
+        body = result_body(running.id)
         with pytest.raises(NotFound):
             await at.runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("shared", body)}, body)
         gate.go.set()
         await prompt
-        told = [told.output for told in at.told() if isinstance(told, ToolTurn)]
+        told = [told.output for told in at.request_messages() if isinstance(told, ToolTurn)]
 
     assert told == ["through"]

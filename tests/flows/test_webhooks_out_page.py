@@ -19,8 +19,8 @@ from asyncagents.engine.webhook.delivery import (
 )
 from asyncagents.engine.webhook.delivery_loop import DEADLINE_SECONDS, MAX_CONCURRENT, MAX_PER_HOST
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.support.runtime import open_world
-from tests.support.webhook.receiver import until_state
+from tests.support.runtime import open_sqlite_runtime
+from tests.support.webhook.receiver import wait_until_state
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/webhooks-out.md").read_text(encoding="utf-8")
 
@@ -40,12 +40,12 @@ async def test_what_the_tool_of_the_page_owes_is_genuine_to_the_receiver_of_the_
     setup = Setup(
         model=model, open_workplaces=fixed_tools([names["review"]], lambda ask, context: "allow"), post=post
     )
-    async with open_world(tmp_path, setup) as runtime:
+    async with open_sqlite_runtime(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
         (waiting,) = await runtime.async_tools.waiting_calls()
         await runtime.async_tools.submit_result(waiting.id, "approved")
-        await until_state(runtime, "delivered")
+        await wait_until_state(runtime, "delivered")
 
     (request,) = posted
     secret = re.findall(r'Secret\("(.*?)"\)', PAGE)[0]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asyncagents.server.http.messages import Request
-from tests.support.webhook.delivery import UNKNOWN, Service, done, posting
+from tests.support.webhook.delivery import UNKNOWN, WaitingService, open_sender, result_body
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/webhooks.md").read_text(encoding="utf-8")
 
@@ -26,7 +26,7 @@ def code() -> dict[str, Any]:
 async def test_what_the_page_signs_is_taken_by_what_the_page_serves(tmp_path: Path) -> None:
     names = code()
     signed, webhook = names["signed"], names["webhook"]
-    async with posting(tmp_path, Service(check=lambda result: result.output != "v1")) as post:
+    async with open_sender(tmp_path, WaitingService(check=lambda result: result.output != "v1")) as post:
 
         async def sent(posted: bytes, **other: Any) -> int:
             told = {"secret": post.secret, "message_id": "msg_1", "body": posted} | other
@@ -39,11 +39,11 @@ async def test_what_the_page_signs_is_taken_by_what_the_page_serves(tmp_path: Pa
         statuses = [
             await sent(post.body, body=b"{}"),
             await sent(b'{"pendingID":"%s"}' % post.id.encode()),
-            await sent(done(UNKNOWN), secret=never.reveal()),
-            await sent(done(post.id, "v1")),
+            await sent(result_body(UNKNOWN), secret=never.reveal()),
+            await sent(result_body(post.id, "v1")),
             await sent(post.body),
             await sent(post.body, message_id="msg_2"),
-            await sent(done(post.id, "v3")),
+            await sent(result_body(post.id, "v3")),
         ]
 
     assert statuses == [401, 400, 404, 422, 200, 200, 409]
@@ -52,9 +52,9 @@ async def test_what_the_page_signs_is_taken_by_what_the_page_serves(tmp_path: Pa
 @pytest.mark.spec("P-06")
 async def test_the_body_of_the_page_is_taken(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    async with posting(tmp_path) as post:
+    async with open_sender(tmp_path) as post:
         body = json.dumps(json.loads(block) | {"pendingID": post.id}).encode()
-        answer = await post.send(post.signed(body))
+        answer = await post.send(post.build_signed(body))
         call = await post.tools.get(post.id)
 
     assert (answer.status, json.loads(answer.body)) == (200, {"pendingID": post.id, "status": "completed"})
@@ -66,7 +66,7 @@ async def test_the_body_of_the_page_is_taken(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the line of the page needs openssl")
 async def test_what_the_line_of_the_page_signs_is_taken(tmp_path: Path) -> None:
     (line,) = re.findall(r"\$\((openssl .*)\)\"\n", PAGE)
-    async with posting(tmp_path / "data") as post:
+    async with open_sender(tmp_path / "data") as post:
         (tmp_path / "body.json").write_bytes(post.body)
         made = subprocess.run(  # noqa: ASYNC221  a moment
             ["sh", "-c", line], cwd=tmp_path, env={"SECRET": post.secret, "PATH": "/usr/bin:/bin"},

@@ -14,17 +14,17 @@ from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
 from tests.support.delegation import (
-    Scenes,
-    child_of,
-    launch,
-    office,
-    sync,
-    until_quiet,
-    until_rest,
-    with_id,
+    RequestScript,
+    call_task,
+    call_with_id,
+    child_session,
+    launch_task,
+    open_delegation_stage,
+    wait_until_quiet,
+    wait_until_rest,
 )
 from tests.support.runtime import Stage
-from tests.support.tool import CAREFUL, Gate, later
+from tests.support.tool import CAREFUL, Gate, build_pending_tool
 
 
 async def of(at: Stage) -> Why:
@@ -37,7 +37,7 @@ async def of(at: Stage) -> Why:
 
 @pytest.mark.spec("X-09")
 async def test_a_session_at_rest_and_one_that_does_not_exist(tmp_path: Path) -> None:
-    async with office(tmp_path, {}) as at:
+    async with open_delegation_stage(tmp_path, {}) as at:
         new = await of(at)
         await at.prompt("go")
         done = await of(at)
@@ -49,16 +49,16 @@ async def test_a_session_at_rest_and_one_that_does_not_exist(tmp_path: Path) -> 
 @pytest.mark.spec("X-09")
 async def test_a_session_that_streams_or_runs_a_tool(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {"go": [[call("gate")], [say("Hm"), pause(3600)]]}
-    async with office(tmp_path, scenes, gate.tool) as at:
+    scenes: RequestScript = {"go": [[call("gate")], [say("Hm"), pause(3600)]]}
+    async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
         tool = await of(at)
         gate.go.set()
-        await at.ears.until_said("Hm")
+        await at.listener.until_text("Hm")
         streams = await of(at)
         await at.abort()
-        await until_rest(at.runtime, at.session_id)
+        await wait_until_rest(at.runtime, at.session_id)
         aborted = await of(at)
     assert (tool.code, "gate" in tool.sentence) == ("tool", True)
     assert (streams.code, aborted.code) == ("working", "aborted")
@@ -67,22 +67,22 @@ async def test_a_session_that_streams_or_runs_a_tool(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-09")
 async def test_a_parent_and_a_child_that_wait_for_a_person(tmp_path: Path) -> None:
-    scenes: Scenes = {
-        "go": [[sync("F", "look")], [say("Ok.")]],
+    scenes: RequestScript = {
+        "go": [[call_task("F", "look")], [say("Ok.")]],
         "look": [[call("careful", text="x")], [say("A")]],
     }
 
     def careful(ask: object, context: ToolContext) -> str:
         return "ask" if getattr(ask, "permission", "") == "echo" else "allow"
 
-    async with office(tmp_path, scenes, CAREFUL, policy=careful) as at:
+    async with open_delegation_stage(tmp_path, scenes, CAREFUL, policy=careful) as at:
         await at.runtime.send(at.session_id, "go")
-        asked = (await at.ears.until(PermissionAsked)).request
-        await until_quiet(at.runtime, at.session_id)
-        child = await child_of(at, "F")
+        asked = (await at.listener.until(PermissionAsked)).request
+        await wait_until_quiet(at.runtime, at.session_id)
+        child = await child_session(at, "F")
         above, below = await of(at), await at.runtime.tasks.why(child)
         await at.runtime.answer(asked.id, "reject")
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         blocked = await at.runtime.tasks.why(child)
     assert (above.code, above.on) == ("task", (child,))
     assert (below.code, below.on) == ("permission", (asked.id,))
@@ -92,30 +92,30 @@ async def test_a_parent_and_a_child_that_wait_for_a_person(tmp_path: Path) -> No
 @pytest.mark.spec("X-09")
 async def test_what_waits_for_the_outside_for_a_task_or_for_its_tasks(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "job": [[call("job")], [say("Ok.")]],
-        "go": [[launch("A", "a")], [say("Off.")], [say("Told.")]],
-        "wait": [with_id("asyncagents_output", block=True), [say("Ok.")]],
+        "go": [[launch_task("A", "a")], [say("Off.")], [say("Told.")]],
+        "wait": [call_with_id("asyncagents_output", block=True), [say("Ok.")]],
         "a": [[call("gate")], [say("A.")]],
     }
-    async with office(tmp_path, scenes, gate.tool, later("job")) as at:
+    async with open_delegation_stage(tmp_path, scenes, gate.tool, build_pending_tool("job")) as at:
         await at.prompt("job")
         outside = await of(at)
         waiting = await at.open_call()
         await at.runtime.complete(waiting.id, "7")
-        await until_rest(at.runtime, at.session_id)
+        await wait_until_rest(at.runtime, at.session_id)
         await at.prompt("go")
         await gate.until_started()
-        child = await child_of(at, "A")
+        child = await child_session(at, "A")
         resting = await of(at)
         await at.runtime.send(at.session_id, "wait")
-        await at.ears.until(
+        await at.listener.until(
             SessionStatus,
             lambda told: isinstance(told.status, WaitingAsync) and told.status.tool == "asyncagents_output",
         )
         waits = await of(at)
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
         done = await of(at)
     assert (outside.code, outside.on) == ("async", (waiting.id,))
     assert (resting.code, resting.on) == ("tasks", (child,))
@@ -126,30 +126,32 @@ async def test_what_waits_for_the_outside_for_a_task_or_for_its_tasks(tmp_path: 
 @pytest.mark.spec("X-09", "D-10")
 async def test_a_task_that_queues_says_its_place(tmp_path: Path) -> None:
     gate = Gate("gate")
-    scenes: Scenes = {
-        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
+    scenes: RequestScript = {
+        "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
         "a": [[call("gate")], [say("A.")]],
     }
-    async with office(tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)) as at:
+    async with open_delegation_stage(
+        tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)
+    ) as at:
         await at.prompt("go")
         await gate.until_started()
-        why = await at.runtime.tasks.why(await child_of(at, "B"))
+        why = await at.runtime.tasks.why(await child_session(at, "B"))
         gate.go.set()
-        await until_quiet(at.runtime, at.session_id)
+        await wait_until_quiet(at.runtime, at.session_id)
     assert (why.code, "place 1" in why.sentence) == ("queued", True)
 
 
 @pytest.mark.spec("X-09")
 async def test_a_failure_and_a_retry(tmp_path: Path) -> None:
-    scenes: Scenes = {
+    scenes: RequestScript = {
         "go": [[fail("it burns", retryable=True, retry_after=600)]],
         "other": [[fail("it sank")]],
     }
-    async with office(tmp_path, scenes) as at:
+    async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("other")
         failed = await of(at)
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until(SessionStatus, lambda event: isinstance(event.status, Retry))
+        await at.listener.until(SessionStatus, lambda event: isinstance(event.status, Retry))
         retries = await of(at)
         await at.abort()
     assert (failed.code, "it sank" in failed.sentence) == ("failed", True)
@@ -158,7 +160,7 @@ async def test_a_failure_and_a_retry(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-09")
 async def test_nobody_serves_it(tmp_path: Path) -> None:
-    async with office(tmp_path, {}, serve=False) as at:
+    async with open_delegation_stage(tmp_path, {}, serve=False) as at:
         await at.runtime.send(at.session_id, "go")
         soon = await of(at)
     async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as later_on, asyncio.timeout(20):

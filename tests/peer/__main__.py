@@ -16,7 +16,7 @@ from tests.peer.drive import LOCK, both, driven, ours
 from tests.peer.provider import open_servants
 from tests.peer.shape import FILE, digest_shapes
 from tests.peer.stage import Ground, Served, ground_at, our_server, real_server
-from tests.support.process.npm import installed_from
+from tests.support.process.npm import install_lock
 
 
 async def serve(which: str, modules: Path, root: Path) -> None:
@@ -52,7 +52,7 @@ def say(text: str) -> None:
 
 
 async def main(verb: str, *words: str) -> None:
-    modules = await installed_from(LOCK)
+    modules = await install_lock(LOCK)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         match verb:

@@ -19,7 +19,7 @@ import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from msgspec import Struct
 
-from tests.support.process.command_line import PROGRAM, said
+from tests.support.process.command_line import PROGRAM, read_until
 
 PATIENCE = 60.0
 KEY = "sk-of-the-stage"
@@ -172,7 +172,7 @@ async def our_server(ground: Ground, *, program: Sequence[str] = (PROGRAM,)) -> 
         start_new_session=True,
     )
     try:
-        url = (await said(process, "\n")).removeprefix("listening at ").strip()
+        url = (await read_until(process, "\n")).removeprefix("listening at ").strip()
         yield Served(url, ground, json.loads((data / "server.json").read_text())["token"])
     finally:
         await _killed(process)

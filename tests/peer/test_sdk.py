@@ -10,7 +10,7 @@ from tests.peer.differences import KNOWN
 from tests.peer.drive import LOCK, PATIENCE, Told, both, ours
 from tests.peer.left_out import LEFT_OUT
 from tests.peer.shape import FILE, digest_shapes
-from tests.support.process.npm import SECONDS, installed_from
+from tests.support.process.npm import SECONDS, install_lock
 
 pytestmark = pytest.mark.timeout(SECONDS + PATIENCE)
 
@@ -23,7 +23,7 @@ def assert_all_was_called(told: Told) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_the_published_sdk_gets_answers_of_the_recorded_shapes(tmp_path: Path) -> None:
-    told = await ours(await installed_from(LOCK), tmp_path)
+    told = await ours(await install_lock(LOCK), tmp_path)
     assert_all_was_called(told)
     found, recorded = digest_shapes(told.answers), json.loads(FILE.read_text())
     changed = [name for name in recorded | found if found.get(name) != recorded.get(name)]
@@ -36,7 +36,7 @@ async def test_the_published_sdk_gets_answers_of_the_recorded_shapes(tmp_path: P
 @pytest.mark.soak
 @pytest.mark.spec("X-01")
 async def test_the_published_sdk_is_answered_as_by_opencodes_own_server(tmp_path: Path) -> None:
-    theirs, mine = await both(await installed_from(LOCK), tmp_path)
+    theirs, mine = await both(await install_lock(LOCK), tmp_path)
     assert not theirs.broken
     assert_all_was_called(mine)
     strange = unexplained(compared(theirs.answers, mine.answers), KNOWN)

@@ -14,7 +14,7 @@ import pytest
 from tests.peer.drive import LOCK, SCRIPT
 from tests.peer.provider import open_servants
 from tests.peer.stage import ground_at, our_server
-from tests.support.process.npm import SECONDS, installed_from
+from tests.support.process.npm import SECONDS, install_lock
 
 PATIENCE = 120.0
 IN_2031 = 1_940_000_000_000
@@ -41,7 +41,7 @@ async def driven(**given: Any) -> dict[str, Any]:
 
 @pytest.mark.spec("Z-08", "X-01")
 async def test_the_published_sdk_talks_undoes_and_forks_in_2031(tmp_path: Path) -> None:
-    modules = await installed_from(LOCK)
+    modules = await install_lock(LOCK)
     ahead = IN_2031 - time.time_ns() // 1_000_000
     program = (sys.executable, str(Path(__file__).with_name("later.py")), str(ahead))
     async with open_servants() as provider:

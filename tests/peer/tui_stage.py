@@ -19,8 +19,8 @@ from tests.peer.provider import Servants
 from tests.peer.screen import Screen, Terminal, open_terminal
 from tests.peer.stage import ALONE, Ground, Served, free_port, ground_at, program, real_server
 from tests.peer.tui_script import SCRIPT
-from tests.support.process.command_line import PROGRAM, said
-from tests.support.process.npm import installed_from
+from tests.support.process.command_line import PROGRAM, read_until
+from tests.support.process.npm import install_lock
 
 LOCK = Path(__file__).with_name("package-lock.json")
 RULES = {"bash": {"*": "allow", "touch *": "ask", "mkdir *": "ask"}}
@@ -104,7 +104,7 @@ class Stage:
 
 @asynccontextmanager
 async def playing(served: Served, provider: Provider) -> AsyncIterator[Play]:
-    modules = await installed_from(LOCK)
+    modules = await install_lock(LOCK)
     async with open_terminal() as terminal:
         stage = Stage(terminal, modules, served)
         yield Play(await stage.attach(served.ground.project), served, provider, stage)
@@ -112,7 +112,7 @@ async def playing(served: Served, provider: Provider) -> AsyncIterator[Play]:
 
 @asynccontextmanager
 async def the_real_one(root: Path) -> AsyncIterator[Play]:
-    modules = await installed_from(LOCK)
+    modules = await install_lock(LOCK)
     async with (
         open_actors() as provider,
         real_server(modules, ground_for(root, provider)) as served,
@@ -155,7 +155,7 @@ class OurServer:
             stderr=DEVNULL,
             start_new_session=True,
         )
-        url = (await said(self._process, "\n")).removeprefix("listening at ").strip()
+        url = (await read_until(self._process, "\n")).removeprefix("listening at ").strip()
         return Served(url, self._ground, json.loads((data / "server.json").read_text())["token"])
 
     async def kill(self) -> None:

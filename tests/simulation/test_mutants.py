@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.mutant import ROOT, SEEDS, Mutant, write_mutated, wrong_names
 from tests.simulation.mutants import MUTANTS
-from tests.support.process.fork_server import Order, forged
+from tests.support.process.fork_server import ForkOrder, run_forked
 
 
 @pytest.mark.spec("X-11")
@@ -16,7 +16,7 @@ from tests.support.process.fork_server import Order, forged
 async def test_the_simulation_finds_it(mutant: Mutant, tmp_path: Path) -> None:
     mutated = write_mutated(mutant, tmp_path)
     assert not (wrong := await asyncio.to_thread(wrong_names, mutated)), wrong
-    hunt = Order(
+    hunt = ForkOrder(
         module="tests.simulation.hunt",
         words=("--first", str(mutant.first), "--seeds", str(SEEDS)),
         cwd=str(ROOT),
@@ -24,7 +24,7 @@ async def test_the_simulation_finds_it(mutant: Mutant, tmp_path: Path) -> None:
         first=str(tmp_path),
         loaded="libraries",
     )
-    code, out, err = await forged(hunt)
+    code, out, err = await run_forked(hunt)
     said = out.decode() + err.decode()
     assert code == 1, f"{mutant.name} survived: {said}"
     assert said.startswith(("violation", "Livelock", "Deadlock")), said

@@ -22,11 +22,11 @@ from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process
 from asyncagents.testing.simloop import SimLoop
-from tests.support.tool import later
+from tests.support.tool import build_pending_tool
 
 MINUTE, HOUR = 60, 3_600
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
-TOOL = later("deploy", webhook_url="https://hooks.test/", seconds=None)
+TOOL = build_pending_tool("deploy", webhook_url="https://hooks.test/", seconds=None)
 
 
 class Stand:

@@ -14,12 +14,12 @@ from asyncagents.domain.session_state import Control
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.testing.inside import inside
-from tests.support.model import Reader
+from tests.support.model import WindowModel
 from tests.support.wait import PATIENCE
 
 
 class CompactionStage:
-    def __init__(self, runtime: Runtime, session_id: SessionId, model: Reader) -> None:
+    def __init__(self, runtime: Runtime, session_id: SessionId, model: WindowModel) -> None:
         self.runtime = runtime
         self.session_id = session_id
         self.model = model
@@ -39,7 +39,7 @@ class CompactionStage:
 
 @asynccontextmanager
 async def open_compaction_stage(
-    data: Path, model: Reader, *tools: Tool[Any]
+    data: Path, model: WindowModel, *tools: Tool[Any]
 ) -> AsyncIterator[CompactionStage]:
     async with open_runtime(data, model=model, tools=tools, policy=_allow) as runtime:
         session = await runtime.create_session(directory=data)

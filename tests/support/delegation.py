@@ -20,72 +20,72 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call
 from tests.support.project import create_repository
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
-Scene: TypeAlias = ScriptStep | Callable[[ChatRequest], ScriptStep]
-Scenes: TypeAlias = Mapping[str, Sequence[Scene]]
+RequestStep: TypeAlias = ScriptStep | Callable[[ChatRequest], ScriptStep]
+RequestScript: TypeAlias = Mapping[str, Sequence[RequestStep]]
 End: TypeAlias = TaskCompleted | TaskFailed | TaskCancelled
 E = TypeVar("E", TaskCompleted, TaskFailed, TaskCancelled)
 
 
-def allow(ask: Any, context: Any) -> Any:
+def allow_all(ask: Any, context: Any) -> Any:
     return "allow"
 
 
-class Players(ScriptedModel):
+class RequestScriptModel(ScriptedModel):
     """A script whose steps may depend on what the model was told, such as the id of a task."""
 
-    def __init__(self, scenes: Scenes) -> None:
+    def __init__(self, scenes: RequestScript) -> None:
         script: Any = scenes
         super().__init__(script)
 
     def _step(self, request: ChatRequest) -> ScriptStep:
-        scene: Scene = super()._step(request)
+        scene: RequestStep = super()._step(request)
         return scene(request) if callable(scene) else scene
 
-    def told(self, first: str) -> list[ChatRequest]:
+    def requests_of(self, first: str) -> list[ChatRequest]:
         """The requests of the session that began with this text."""
         return [request for request in self.requests if request.messages[0] == UserTurn(first)]
 
 
 @asynccontextmanager
-async def office(
-    data: Path, scenes: Scenes, *tools: AnyTool, limits: DelegationConfig | None = None, **more: Any
+async def open_delegation_stage(
+    data: Path, scenes: RequestScript, *tools: AnyTool, limits: DelegationConfig | None = None, **more: Any
 ) -> AsyncIterator[Stage]:
     """A stage where agents launch agents, and nobody is asked."""
     delegation = limits or DelegationConfig(tools="both")
-    more.setdefault("policy", allow)
-    async with stage(data, Players(scenes), tools=tools, delegation=delegation, **more) as at:
+    more.setdefault("policy", allow_all)
+    async with open_stage(data, RequestScriptModel(scenes), tools=tools, delegation=delegation, **more) as at:
         yield at
 
 
-def sync(name: str, prompt: str, **more: Any) -> ScriptLine:
+def call_task(name: str, prompt: str, **more: Any) -> ScriptLine:
     return call("task", description=name, prompt=prompt, subagent_type="general", **more)
 
 
-def launch(name: str, prompt: str, **more: Any) -> ScriptLine:
+def launch_task(name: str, prompt: str, **more: Any) -> ScriptLine:
     return call("asyncagents_task", description=name, prompt=prompt, agent="general", **more)
 
 
-def fire(name: str, prompt: str) -> ScriptLine:
+def fire_task(name: str, prompt: str) -> ScriptLine:
     return call("async_task", description=name, prompt=prompt, agent="general")
 
 
-def with_id(tool: str, which: int = 0, /, **more: Any) -> Callable[[ChatRequest], ScriptStep]:
+def call_with_id(tool: str, which: int = 0, /, **more: Any) -> Callable[[ChatRequest], ScriptStep]:
     """A call about the task that was launched first, or as its last."""
-    return lambda request: [call(tool, task_id=ids(request)[which], **more)]
+    return lambda request: [call(tool, task_id=task_ids(request)[which], **more)]
 
 
-def ids(request: ChatRequest) -> list[str]:
+def task_ids(request: ChatRequest) -> list[str]:
     """Of the tasks that a model knows of, in the order it was told of them."""
     texts = [told.output for told in request.messages if isinstance(told, ToolTurn)]
     found = [each for text in texts for each in re.findall(r"\bses_\w+", text)]
     return list(dict.fromkeys(found))
 
 
-def outputs(request: ChatRequest) -> list[str]:
+def request_outputs(request: ChatRequest) -> list[str]:
     return [told.output for told in request.messages if isinstance(told, ToolTurn)]
 
 
@@ -94,53 +94,53 @@ async def task_named(runtime: Runtime, name: str) -> BackgroundTask:
     return found
 
 
-async def until_ended(at: Stage, name: str, kind: type[E]) -> E:
-    return await at.ears.until(kind, lambda event: event.task.description == name)
+async def wait_for_task_end(at: Stage, name: str, kind: type[E]) -> E:
+    return await at.listener.until(kind, lambda event: event.task.description == name)
 
 
-async def child_of(at: Stage, name: str) -> SessionId:
+async def child_session(at: Stage, name: str) -> SessionId:
     return (await task_named(at.runtime, name)).session_id
 
 
-async def until_quiet(runtime: Runtime, session_id: SessionId) -> None:
+async def wait_until_quiet(runtime: Runtime, session_id: SessionId) -> None:
     """Nobody of its tree is at work."""
     async with asyncio.timeout(PATIENCE):
         await runtime.wait_tree(await runtime.root_of(session_id))
 
 
-async def until_rest(runtime: Runtime, session_id: SessionId) -> None:
+async def wait_until_rest(runtime: Runtime, session_id: SessionId) -> None:
     async with asyncio.timeout(PATIENCE):
         status = await runtime.wait(session_id)
     assert not isinstance(status, Busy | Retry)
 
 
-def notices(entries: Sequence[MessageWithParts]) -> list[MessageWithParts]:
+def find_notices(entries: Sequence[MessageWithParts]) -> list[MessageWithParts]:
     """Messages that tell of ends of tasks."""
     return [entry for entry in entries if isinstance(entry.info, UserMessage) and _tells(entry)]
 
 
 def _tells(entry: MessageWithParts) -> bool:
-    return any("Task Progress:" in text for text in visible(entry))
+    return any("Task Progress:" in text for text in visible_texts(entry))
 
 
-def visible(entry: MessageWithParts) -> list[str]:
+def visible_texts(entry: MessageWithParts) -> list[str]:
     return [part.text for part in entry.parts if isinstance(part, TextPart) and not part.synthetic]
 
 
-def hidden(entry: MessageWithParts) -> str:
+def hidden_text(entry: MessageWithParts) -> str:
     (text,) = [part.text for part in entry.parts if isinstance(part, TextPart) and part.synthetic]
     return text
 
 
-async def notices_of(at: Stage) -> list[MessageWithParts]:
-    return notices(await at.messages())
+async def read_notices(at: Stage) -> list[MessageWithParts]:
+    return find_notices(await at.messages())
 
 
 async def is_idle(runtime: Runtime, session_id: SessionId) -> bool:
     return await runtime.status(session_id) == Idle()
 
 
-def gates(*names: str) -> dict[str, Gate]:
+def build_gates(*names: str) -> dict[str, Gate]:
     return {name: Gate(name) for name in names}
 
 
@@ -151,13 +151,13 @@ ASK_QUESTION = call(
 
 @asynccontextmanager
 async def open_delegation_project(
-    tmp_path: Path, scenes: Scenes, *, files: Mapping[str, str] | None = None, **config: Any
+    tmp_path: Path, scenes: RequestScript, *, files: Mapping[str, str] | None = None, **config: Any
 ) -> AsyncIterator[Stage]:
     root = tmp_path / "project"
     create_repository(root, files or {})
     config.setdefault("delegation", DelegationConfig(tools="both"))
     coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(tmp_path / "data", Players(scenes), coding=coding, directory=root) as at:
+    async with open_stage(tmp_path / "data", RequestScriptModel(scenes), coding=coding, directory=root) as at:
         yield at
 
 

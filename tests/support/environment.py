@@ -9,7 +9,7 @@ from asyncagents.config.load import LoadedConfig, load_config
 from asyncagents.config.trust import project_root, trust_project
 
 
-class Desk:
+class ConfigDesk:
     """A home and a project side by side; nothing of the real environment shines through.
 
     The project is trusted unless a test is about one that is not.

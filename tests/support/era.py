@@ -13,8 +13,8 @@ from asyncagents.config.clock import SystemClock
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.inside import inside
-from tests.support.http.server import Caller
-from tests.support.runtime import Ears, Stage, open_world
+from tests.support.http.server import StageClient
+from tests.support.runtime import EventListener, Stage, open_sqlite_runtime
 from tests.support.wait import PATIENCE
 
 WRAP = 27 << 36
@@ -35,34 +35,36 @@ class AheadClock:
         self._ahead = now - SystemClock().now()
 
 
-def old_form(clock: AheadClock, prefix: str = "msg", number: int = 1) -> str:
+def opencode_id(clock: AheadClock, prefix: str = "msg", number: int = 1) -> str:
     """An id as OpenCode makes it."""
     return f"{prefix}_{clock.now() * 4096 + number & (1 << 48) - 1:012x}{'C' * 14}"
 
 
 @asynccontextmanager
-async def ahead(data: Path, clock: AheadClock) -> AsyncIterator[Caller]:
+async def serve_ahead(data: Path, clock: AheadClock) -> AsyncIterator[StageClient]:
     """A server that answers every prompt with "ok", and one session."""
     model = ScriptedModel({})
     setup = Setup(model=model, open_workplaces=fixed_tools([]))
     async with (
-        open_world(data, setup, clock=clock) as runtime,
+        open_sqlite_runtime(data, setup, clock=clock) as runtime,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
         open_server(runtime, data, ServerOptions(port=0), directory=data) as listing,
     ):
         with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=data)
-            yield Caller(Stage(runtime, session.id, model, Ears(subscription)), listing, http)
+            yield StageClient(Stage(runtime, session.id, model, EventListener(subscription)), listing, http)
 
 
-async def ask(at: Caller, clock: AheadClock, text: str, session_id: str | None = None) -> tuple[str, Any]:
+async def prompt_ahead(
+    at: StageClient, clock: AheadClock, text: str, session_id: str | None = None
+) -> tuple[str, Any]:
     """A prompt under ids that the terminal made for it and its parts: its id, and the answer."""
-    message_id = old_form(clock)
+    message_id = opencode_id(clock)
     parts = [
-        {"id": old_form(clock, "prt", number), "type": "text", "text": each}
+        {"id": opencode_id(clock, "prt", number), "type": "text", "text": each}
         for number, each in enumerate((text, "please"), 2)
     ]
     where = f"/session/{session_id or at.stage.session_id}/message"
     said = await at.post(where, {"messageID": message_id, "parts": parts})
     assert said.status == 200, said
-    return message_id, said.body
+    return message_id, said.json

@@ -42,7 +42,7 @@ BYTES_A_TOKEN = 4
 Answer = Callable[[ChatRequest], Sequence[ScriptLine]]
 
 
-def read(request: ChatRequest) -> int:
+def count_tokens(request: ChatRequest) -> int:
     """What a request takes, in tokens of this model."""
     tools = sum(len(msgspec.json.encode(tool.parameters)) for tool in request.tools)
     return (sum(map(_size, request.messages)) + tools + len(request.system)) // BYTES_A_TOKEN
@@ -61,19 +61,19 @@ def _size(told: RequestMessage) -> int:
             assert_never(told)
 
 
-def for_summary(request: ChatRequest) -> bool:
+def is_summary_request(request: ChatRequest) -> bool:
     return request.system == prompt_text("compaction")
 
 
-def summary_of(request: ChatRequest) -> Sequence[ScriptLine]:
+def build_summary(request: ChatRequest) -> Sequence[ScriptLine]:
     (asked,) = request.messages
     assert isinstance(asked, UserTurn)
     return [say(f"Summary of {len(asked.text)} characters.")]
 
 
-class Reader:
+class WindowModel:
     def __init__(
-        self, window: Window, answer: Answer, *, summary: Answer = summary_of, tells: bool = True
+        self, window: Window, answer: Answer, *, summary: Answer = build_summary, tells: bool = True
     ) -> None:
         self._window = window
         self._answer = answer
@@ -88,21 +88,21 @@ class Reader:
 
     @property
     def steps(self) -> list[ChatRequest]:
-        return [request for request in self.requests if not for_summary(request)]
+        return [request for request in self.requests if not is_summary_request(request)]
 
     @property
     def summaries(self) -> list[ChatRequest]:
-        return [request for request in self.requests if for_summary(request)]
+        return [request for request in self.requests if is_summary_request(request)]
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         request = msgspec.structs.replace(request, messages=tuple(request.messages))
         self.requests.append(request)
-        size = read(request)
+        size = count_tokens(request)
         if self._window.context is not None and size > self._window.context:
             self.refused += 1
             yield StreamError(context_overflow_error(f"{size} tokens are too many"))
             return
-        lines = self._summary(request) if for_summary(request) else self._answer(request)
+        lines = self._summary(request) if is_summary_request(request) else self._answer(request)
         finish: Finish = "stop"
         written = 0
         for number, line in enumerate(lines):

@@ -14,8 +14,8 @@ from asyncagents.domain.id import MessageId
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.plugins.api import Plugin, PluginContext, PluginHooks
-from tests.support.runtime import Stage, stage
-from tests.support.tool import ECHO, Text
+from tests.support.runtime import Stage, open_stage
+from tests.support.tool import ECHO, TextArguments
 
 ASK_EDITS: dict[str, Any] = {"edit": "ask"}
 
@@ -28,7 +28,7 @@ async def open_project(
     root = tmp_path / "project"
     create_repository(root, files or {})
     coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(tmp_path / "data", script, coding=coding, directory=root) as at:
+    async with open_stage(tmp_path / "data", script, coding=coding, directory=root) as at:
         yield at
 
 
@@ -61,7 +61,7 @@ async def open_plugin_project(
     root = tmp_path / "project"
     create_repository(root, files or {})
     coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(
+    async with open_stage(
         tmp_path / "data", script, tools=[ECHO], coding=coding, plugins=plugins, directory=root
     ) as at:
         yield at
@@ -76,13 +76,13 @@ MORE = "echo three > a.txt; mkdir d; echo x > d/e.txt"
 REVERT_FILES = {"a.txt": "one\n", "c.txt": "see\n"}
 
 
-async def run_shell(args: Text, context: ToolContext) -> Completed:
+async def run_shell(args: TextArguments, context: ToolContext) -> Completed:
     """Whatever a project's own programs do."""
     await asyncio.to_thread(subprocess.run, ["sh", "-c", args.text], cwd=context.directory, check=True)
     return Completed("done")
 
 
-SHELL_TOOL: Tool[Text] = Tool("work", Text, run_shell)
+SHELL_TOOL: Tool[TextArguments] = Tool("work", TextArguments, run_shell)
 
 
 REVERT_SCRIPT: Script = {
@@ -104,7 +104,7 @@ async def open_revert_project(
     create_repository(tmp_path / "project", files)
     coding = Config(data_dir=tmp_path / "data", **config)
     where = tmp_path / "project"
-    async with stage(
+    async with open_stage(
         tmp_path / "data", script, coding=coding, directory=where, tools=(SHELL_TOOL, *tools), undoes=True
     ) as at:
         yield at

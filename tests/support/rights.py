@@ -8,9 +8,9 @@ from typing import Any
 
 from asyncagents.config.config import AgentConfig, Config, DelegationConfig
 from asyncagents.llm.scripted import ScriptStep, call, say
-from tests.support.delegation import Players, Scenes, until_quiet
+from tests.support.delegation import RequestScript, RequestScriptModel, wait_until_quiet
 from tests.support.project import create_repository
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 
@@ -52,7 +52,7 @@ class GatedStage:
 
     async def let_go(self) -> None:
         self.gate.go.set()
-        await until_quiet(self.runtime, self.at.session_id)
+        await wait_until_quiet(self.runtime, self.at.session_id)
 
     @property
     def wrote(self) -> bool:
@@ -60,12 +60,17 @@ class GatedStage:
 
 
 @asynccontextmanager
-async def open_gated_stage(tmp_path: Path, scenes: Scenes, **config: Any) -> AsyncIterator[GatedStage]:
+async def open_gated_stage(tmp_path: Path, scenes: RequestScript, **config: Any) -> AsyncIterator[GatedStage]:
     root, gate = tmp_path / "project", Gate("gate", effect="none")
     create_repository(root, {"b.txt": ""})
     config.setdefault("agent", AGENTS)
     coding = Config(data_dir=tmp_path / "data", delegation=DelegationConfig(tools="both"), **config)
-    async with stage(
-        tmp_path / "data", Players(scenes), tools=[gate.tool], coding=coding, directory=root, undoes=True
+    async with open_stage(
+        tmp_path / "data",
+        RequestScriptModel(scenes),
+        tools=[gate.tool],
+        coding=coding,
+        directory=root,
+        undoes=True,
     ) as at:
         yield GatedStage(at, gate, root)

@@ -1,4 +1,4 @@
-"""A stage for flows: a real runtime on a directory, one session, and ears that heard everything."""
+"""A stage for flows: a real runtime on a directory, one session, and listener that heard everything."""
 
 import asyncio
 from collections import defaultdict
@@ -45,19 +45,19 @@ from tests.support.wait import PATIENCE
 E = TypeVar("E", bound=Event)
 
 
-class Ears:
+class EventListener:
     """Hears all events of a runtime from the moment it is made."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._events = aiter(subscription)
-        self.heard: list[Event] = []
+        self.received: list[Event] = []
 
     async def until(self, kind: type[E], where: Callable[[E], bool] = lambda event: True) -> E:
         """The next event of this kind, after those that were waited for before."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 event = await anext(self._events)
-                self.heard.append(event)
+                self.received.append(event)
                 if isinstance(event, kind) and where(event):
                     return event
 
@@ -65,21 +65,23 @@ class Ears:
         event = await self.until(SessionStatus, lambda event: isinstance(event.status, kind))
         return event.status
 
-    async def until_said(self, text: str) -> None:
+    async def until_text(self, text: str) -> None:
         await self.until(PartDelta, lambda event: event.delta == text)
 
     def of(self, kind: type[E]) -> list[E]:
-        return [event for event in self.heard if isinstance(event, kind)]
+        return [event for event in self.received if isinstance(event, kind)]
 
 
 class Stage:
-    """One session in one runtime, with its model and its ears."""
+    """One session in one runtime, with its model and its listener."""
 
-    def __init__(self, runtime: Runtime, session_id: SessionId, model: ScriptedModel, ears: Ears) -> None:
+    def __init__(
+        self, runtime: Runtime, session_id: SessionId, model: ScriptedModel, listener: EventListener
+    ) -> None:
         self.runtime = runtime
         self.session_id = session_id
         self.model = model
-        self.ears = ears
+        self.listener = listener
 
     async def prompt(self, text: str, *, key: str | None = None) -> MessageWithParts:
         async with asyncio.timeout(PATIENCE):
@@ -104,13 +106,13 @@ class Stage:
         entries = await self.messages()
         return [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
 
-    def told(self, number: int = -1) -> list[RequestMessage]:
+    def request_messages(self, number: int = -1) -> list[RequestMessage]:
         """What one of the requests told the model."""
         return list(self.model.requests[number].messages)
 
 
 @asynccontextmanager
-async def stage(
+async def open_stage(
     data: Path,
     script: Script | ScriptedModel,
     *,
@@ -125,14 +127,14 @@ async def stage(
     async with open_runtime(data, model=model, tools=tools, **more) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=directory or data)
-            yield Stage(runtime, session.id, model, Ears(subscription))
+            yield Stage(runtime, session.id, model, EventListener(subscription))
         await assert_nothing_is_half_open(runtime, data)
     if not undoes:
         assert_requests_only_grow(model.requests)
 
 
 @asynccontextmanager
-async def open_world(
+async def open_sqlite_runtime(
     data: Path,
     setup: Setup,
     *,
@@ -201,4 +203,4 @@ async def resume_session(
 async def wait_until_idle(runtime: Runtime, session_id: SessionId) -> None:
     with inside(runtime).bus.subscribe(session_id) as subscription:
         if await runtime.status(session_id) != Idle():
-            await Ears(subscription).until(SessionIdle)
+            await EventListener(subscription).until(SessionIdle)

@@ -21,9 +21,9 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.server.v1.metrics import CONTENT_TYPE
 from asyncagents.telemetry.tracing import OtelObserver
-from tests.support.delegation import allow
-from tests.support.http.client import Caller
-from tests.support.runtime import open_world
+from tests.support.delegation import allow_all
+from tests.support.http.client import HttpClient
+from tests.support.runtime import open_sqlite_runtime
 
 
 class Collector:
@@ -45,11 +45,11 @@ class Collector:
         """Those that ended, in that order."""
         return self._exporter.get_finished_spans()
 
-    def named(self, name: str) -> list[ReadableSpan]:
+    def find_spans(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.spans if span.name == name]
 
-    def one(self, name: str) -> ReadableSpan:
-        (found,) = self.named(name)
+    def find_span(self, name: str) -> ReadableSpan:
+        (found,) = self.find_spans(name)
         return found
 
     def points(self, name: str) -> list[HistogramDataPoint]:
@@ -63,7 +63,7 @@ class Collector:
 
 
 @asynccontextmanager
-async def traced(
+async def open_traced_runtime(
     data: Path,
     script: Script | ScriptedModel,
     collector: Collector | None,
@@ -73,8 +73,8 @@ async def traced(
     """A runtime where agents launch agents and nobody is asked; without a collector nobody traces it."""
     more: dict[str, Any] = {"observer": collector.watch(content=content)} if collector else {}
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
-    workplaces = fixed_tools(tools, allow, DelegationConfig())
-    async with open_world(data, Setup(model=model, open_workplaces=workplaces, **more)) as runtime:
+    workplaces = fixed_tools(tools, allow_all, DelegationConfig())
+    async with open_sqlite_runtime(data, Setup(model=model, open_workplaces=workplaces, **more)) as runtime:
         yield runtime
 
 
@@ -86,7 +86,7 @@ def parent_of(span: ReadableSpan) -> int | None:
     return span.parent.span_id if span.parent is not None else None
 
 
-def said(span: ReadableSpan) -> dict[str, Any]:
+def span_attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
@@ -95,7 +95,7 @@ METRIC_SAMPLE = re.compile(
 )
 
 
-async def scrape_metrics(caller: Caller) -> dict[str, float]:
+async def scrape_metrics(caller: HttpClient) -> dict[str, float]:
     """Each line is a comment or a sample, no sample comes twice, and each has its type before it."""
     told = await caller.get("/metrics")
     assert (told.status, told.headers["content-type"]) == (200, CONTENT_TYPE)

@@ -55,11 +55,11 @@ async def read_nudges(at: Stage) -> list[str]:
     ]
 
 
-class Nothing(Struct, frozen=True):
+class NoArguments(Struct, frozen=True):
     """A tool of the tests."""
 
 
-class Text(Struct, frozen=True):
+class TextArguments(Struct, frozen=True):
     """Does something with a text."""
 
     text: str
@@ -74,9 +74,9 @@ class Gate:
         self.ended = asyncio.Event()
         self.runs = 0
         self._result = result
-        self.tool: Tool[Nothing] = Tool(name, Nothing, self._run, effect=effect)
+        self.tool: Tool[NoArguments] = Tool(name, NoArguments, self._run, effect=effect)
 
-    async def _run(self, args: Nothing, context: ToolContext) -> Completed:
+    async def _run(self, args: NoArguments, context: ToolContext) -> Completed:
         self.runs += 1
         self.started.set()
         try:
@@ -90,24 +90,24 @@ class Gate:
             await self.started.wait()
 
 
-async def echo(args: Text, context: ToolContext) -> Completed:
+async def run_echo(args: TextArguments, context: ToolContext) -> Completed:
     return Completed(args.text)
 
 
-async def asks_first(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+async def plan_ask(args: TextArguments, context: ToolContext) -> tuple[Ask, ...]:
     return (Ask("echo", (args.text,)),)
 
 
-ECHO: Tool[Text] = Tool("echo", Text, echo, effect="none")
+ECHO: Tool[TextArguments] = Tool("echo", TextArguments, run_echo, effect="none")
 
 
-CAREFUL: Tool[Text] = Tool("careful", Text, echo, plan=asks_first)
+CAREFUL: Tool[TextArguments] = Tool("careful", TextArguments, run_echo, plan=plan_ask)
 
 
-def later(name: str, **pending: Any) -> Tool[Nothing]:
+def build_pending_tool(name: str, **pending: Any) -> Tool[NoArguments]:
     """A tool that answers with a promise."""
 
-    async def run(args: Nothing, context: ToolContext) -> Pending:
+    async def run(args: NoArguments, context: ToolContext) -> Pending:
         return Pending(**pending)
 
-    return Tool(name, Nothing, run)
+    return Tool(name, NoArguments, run)

@@ -23,7 +23,7 @@ CHILD_ID = SessionId("ses_e1bb0bca2ffeiRPYunMAKRyGpT")
 
 
 @asynccontextmanager
-async def elsewhere(
+async def open_other_store(
     data: Path, script: Script | None = None, *tools: AnyTool, serve: bool = True
 ) -> AsyncIterator[tuple[Runtime, ScriptedModel]]:
     """A runtime on another store."""
@@ -32,35 +32,35 @@ async def elsewhere(
         yield runtime, model
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-async def exported(runtime: Runtime, folder: Path, *sessions: SessionId) -> dict[str, bytes]:
+async def export_files(runtime: Runtime, folder: Path, *sessions: SessionId) -> dict[str, bytes]:
     done = await export_to(runtime, folder, sessions)
     assert not done.troubles
-    return files(folder)
+    return read_files(folder)
 
 
-async def brought(data: Path, source: Path, **more: Any) -> ImportResult:
+async def import_into_store(data: Path, source: Path, **more: Any) -> ImportResult:
     """Import into a store that nobody serves."""
-    async with elsewhere(data, serve=False) as (runtime, _):
+    async with open_other_store(data, serve=False) as (runtime, _):
         return await import_from(runtime, source, **more)
 
 
-def unpacked(folder: Path, name: str) -> Path:
+def unpack_recording(folder: Path, name: str) -> Path:
     """A data directory of OpenCode, as it was recorded."""
     for path, value in json.loads((OPENCODE / name).read_text()).items():
-        write(folder / path, value)
+        write_json(folder / path, value)
     return folder
 
 
-def write(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value))
 
 
-def change(path: Path, **fields: Any) -> None:
+def change_json(path: Path, **fields: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
@@ -74,10 +74,12 @@ def write_waiting_session(storage: Path, **record: object) -> str:
     """As the source of async tools writes one: a part that waits, and a record of the call."""
     ids = {"sessionID": "ses_w", "messageID": "msg_02"}
     base = {"projectID": "p", "directory": "/home/ada/shop", "title": "Waits", "version": "1", "slug": "s"}
-    write(storage / "session/p/ses_w.json", {"id": "ses_w", **base, "time": {"created": 1, "updated": 2}})
+    write_json(
+        storage / "session/p/ses_w.json", {"id": "ses_w", **base, "time": {"created": 1, "updated": 2}}
+    )
     asked = {"id": "msg_01", "sessionID": "ses_w", "role": "user", "time": {"created": 1}}
-    write(storage / "message/ses_w/msg_01.json", asked)
-    write(
+    write_json(storage / "message/ses_w/msg_01.json", asked)
+    write_json(
         storage / "part/msg_01/prt_1.json",
         {**ids, "id": "prt_1", "messageID": "msg_01", "type": "text", "text": "and?"},
     )
@@ -88,13 +90,13 @@ def write_waiting_session(storage: Path, **record: object) -> str:
         "time": {"created": 2},
         "finish": "tool-calls",
     }
-    write(storage / "message/ses_w/msg_02.json", step)
+    write_json(storage / "message/ses_w/msg_02.json", step)
     state = {"status": "waiting_async", "input": {"env": "prod"}, "pendingID": "pend_1", "time": {"start": 2}}
     tool = {**ids, "id": "prt_2", "type": "tool", "callID": "call_1", "tool": "deploy", "state": state}
-    write(storage / "part/msg_02/prt_2.json", tool)
+    write_json(storage / "part/msg_02/prt_2.json", tool)
     pending = {**ids, "id": "pend_1", "callID": "call_1", "tool": "deploy", "input": {"env": "prod"}}
     known = {"status": "waiting", "externalRef": "job-7", "time": {"created": 2}, **record}
-    write(storage / "pending_tool/pend_1.json", {**pending, **known})
+    write_json(storage / "pending_tool/pend_1.json", {**pending, **known})
     return "pend_1"
 
 

@@ -22,7 +22,7 @@ from asyncagents.llm.model import (
     ToolCallStart,
 )
 from asyncagents.testing.provider import Reply, TokenUsage, ToolUse, open_provider
-from tests.support.llm.wire import Wire, ask, finish_of, hanging, request, text_of
+from tests.support.llm.wire import Wire, ask_model, finish_of, hanging_script, request, text_of
 
 
 @pytest.mark.spec("C-02")
@@ -31,7 +31,7 @@ async def test_an_answer_is_told_from_its_start_to_its_finish(wire: Wire, http: 
         text="Hello there", chunks=3, reasoning="Well", tools=(ToolUse("read", {"path": "a"}, "call_1"),)
     )
     async with open_provider(otherwise=reply) as provider:
-        events = await ask(wire.model(http, provider.url))
+        events = await ask_model(wire.model(http, provider.url))
     assert [type(event) for event in events] == [
         StreamStart, StepStart,
         ReasoningStart, ReasoningDelta, ReasoningDelta, ReasoningDelta, ReasoningEnd,
@@ -46,7 +46,7 @@ async def test_an_answer_is_told_from_its_start_to_its_finish(wire: Wire, http: 
 @pytest.mark.spec("C-02")
 async def test_a_piece_is_told_before_the_next_one_is_sent(wire: Wire, http: HttpClient) -> None:
     """The provider waits for ever after the first piece, and the piece is here."""
-    async with open_provider(otherwise=hanging(wire)) as provider:
+    async with open_provider(otherwise=hanging_script(wire)) as provider:
         async with aclosing(wire.model(http, provider.url).stream(request())) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
@@ -59,7 +59,7 @@ async def test_a_piece_is_told_before_the_next_one_is_sent(wire: Wire, http: Htt
 @pytest.mark.parametrize("finish", ["stop", "tool-calls", "length", "content-filter", "unknown"])
 async def test_why_it_ended_has_one_of_our_names(wire: Wire, http: HttpClient, finish: Finish) -> None:
     async with open_provider(otherwise=Reply(finish=finish)) as provider:
-        found = finish_of(await ask(wire.model(http, provider.url)))
+        found = finish_of(await ask_model(wire.model(http, provider.url)))
     assert found is not None
     assert found.finish == finish
 
@@ -67,7 +67,7 @@ async def test_why_it_ended_has_one_of_our_names(wire: Wire, http: HttpClient, f
 @pytest.mark.spec("C-01")
 async def test_a_stream_that_ends_without_a_word_has_no_finish(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(text="half", finish=None)) as provider:
-        events = await ask(wire.model(http, provider.url))
+        events = await ask_model(wire.model(http, provider.url))
     assert text_of(events) == "half"
     assert finish_of(events) is None
     assert StreamFinish() not in events
@@ -77,7 +77,7 @@ async def test_a_stream_that_ends_without_a_word_has_no_finish(wire: Wire, http:
 async def test_tokens_are_counted_alike(wire: Wire, http: HttpClient) -> None:
     usage = TokenUsage(input=100, output=40, reasoning=15, cache_read=30, cache_write=7)
     async with open_provider(otherwise=Reply(usage=usage)) as provider:
-        found = finish_of(await ask(wire.model(http, provider.url)))
+        found = finish_of(await ask_model(wire.model(http, provider.url)))
     assert found is not None
     assert found.tokens == Tokens(
         input=100, output=40, reasoning=15, cache=CacheTokens(read=30, write=7), total=192
@@ -86,7 +86,7 @@ async def test_tokens_are_counted_alike(wire: Wire, http: HttpClient) -> None:
 
 async def test_without_usage_the_tokens_are_unknown(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(usage=None)) as provider:
-        found = finish_of(await ask(wire.model(http, provider.url)))
+        found = finish_of(await ask_model(wire.model(http, provider.url)))
     assert found == StepFinish("stop")
 
 
@@ -97,7 +97,7 @@ async def test_several_calls_are_ready_in_order_and_a_broken_one_is_not(wire: Wi
         ToolUse("read", {"path": "x"}, "c"),
     )
     async with open_provider(otherwise=Reply(text="", tools=tools)) as provider:
-        events = await ask(wire.model(http, provider.url))
+        events = await ask_model(wire.model(http, provider.url))
     assert [event.id for event in events if isinstance(event, ToolCallStart)] == ["a", "b", "c"]
     assert [event for event in events if isinstance(event, ToolCallReady)] == [
         ToolCallReady("a", "ls", {}),

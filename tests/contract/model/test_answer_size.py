@@ -10,7 +10,7 @@ from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import ToolCallReady, ToolCallStart
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.support.llm.stream import anthropic_reader, calls_of, openai_reader
-from tests.support.llm.wire import Wire, ask, cause_of, finish_of, open_raw, read_request, text_of
+from tests.support.llm.wire import Wire, ask_model, cause_of, finish_of, open_raw, read_request, text_of
 
 PATIENCE = 30.0
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
@@ -37,7 +37,7 @@ async def test_an_answer_that_is_too_large_is_cut_off(
     wire: Wire, http: HttpClient, reply: Reply, much: str
 ) -> None:
     async with open_provider(otherwise=reply) as provider:
-        events = await ask(wire.model(http, provider.url))
+        events = await ask_model(wire.model(http, provider.url))
     cause = cause_of(events)
     assert cause.message == f"local sent more than {much} in one answer, and was cut off"
     assert not cause.is_retryable
@@ -49,7 +49,7 @@ async def test_an_answer_as_large_as_may_be_is_whole(wire: Wire, http: HttpClien
     calls = tuple(ToolUse("ls", {"n": number}) for number in range(MOST_CALLS - 1))
     large = ToolUse("ls", {"x": "x" * (MOST_ARGUMENTS - 100)})
     async with open_provider(otherwise=Reply(text="x" * 10_000, tools=(*calls, large))) as provider:
-        events = await ask(wire.model(http, provider.url))
+        events = await ask_model(wire.model(http, provider.url))
     assert finish_of(events) is not None
     assert len(calls_of(events)) == MOST_CALLS
     assert text_of(events) == "x" * 10_000
@@ -68,7 +68,7 @@ async def test_comments_without_end_are_cut_off(
             await writer.drain()
 
     async with open_raw(serve) as url, asyncio.timeout(PATIENCE):
-        cause = cause_of(await ask(wire.model(http, url)))
+        cause = cause_of(await ask_model(wire.model(http, url)))
     assert "local sent more than 4 MiB in one answer" in cause.message
     assert not cause.is_retryable
 

@@ -8,7 +8,7 @@ import pytest
 from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import ModelEvent, TextDelta
 from asyncagents.testing.provider import Provider, Reply, open_provider
-from tests.support.llm.wire import Wire, ask, finish_of, hanging, request, text_of
+from tests.support.llm.wire import Wire, ask_model, finish_of, hanging_script, request, text_of
 
 
 async def left(provider: Provider, clients: int = 1) -> None:
@@ -16,7 +16,7 @@ async def left(provider: Provider, clients: int = 1) -> None:
 
 
 async def test_closing_the_stream_closes_the_connection(wire: Wire, http: HttpClient) -> None:
-    async with open_provider(otherwise=hanging(wire)) as provider:
+    async with open_provider(otherwise=hanging_script(wire)) as provider:
         async with aclosing(wire.model(http, provider.url).stream(request())) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
@@ -30,7 +30,7 @@ async def test_cancelling_who_waits_for_the_first_word_closes_the_connection(
 ) -> None:
     async with open_provider(otherwise=Reply(hang_at=hang_at, ping=0)) as provider:
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(ask(wire.model(http, provider.url)))
+            task = group.create_task(ask_model(wire.model(http, provider.url)))
             await provider.wait_requests(1)
             task.cancel()
         assert task.cancelled()
@@ -50,7 +50,7 @@ async def test_cancelling_who_waits_for_the_next_word_closes_the_connection(
                 if isinstance(event, TextDelta):
                     spoke.set()
 
-    async with open_provider(otherwise=hanging(wire)) as provider:
+    async with open_provider(otherwise=hanging_script(wire)) as provider:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(listen(provider))
             await spoke.wait()
@@ -74,16 +74,16 @@ async def test_an_exception_of_the_listener_closes_the_connection(wire: Wire, ht
                 if isinstance(event, TextDelta):
                     raise LookupError
 
-    async with open_provider(otherwise=hanging(wire)) as provider:
+    async with open_provider(otherwise=hanging_script(wire)) as provider:
         with pytest.raises(LookupError):
             await listen(provider)
         await left(provider)
 
 
 async def test_two_hundred_streams_are_cancelled_together(wire: Wire, http: HttpClient) -> None:
-    async with open_provider(otherwise=hanging(wire), remember=False) as provider:
+    async with open_provider(otherwise=hanging_script(wire), remember=False) as provider:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ask(wire.model(http, provider.url))) for _ in range(200)]
+            tasks = [group.create_task(ask_model(wire.model(http, provider.url))) for _ in range(200)]
             await provider.wait_for(lambda: provider.active == 200)
             for task in tasks:
                 task.cancel()

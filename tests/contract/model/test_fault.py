@@ -18,12 +18,12 @@ from asyncagents.testing.provider import Reply, open_provider
 from tests.support.llm.wire import (
     KEY,
     Wire,
-    always,
-    ask,
+    answer_always,
+    ask_model,
     cause_of,
     failure_of,
     finish_of,
-    hanging,
+    hanging_script,
     message_of,
     open_raw,
     read_request,
@@ -43,7 +43,7 @@ async def test_a_status_says_whether_to_try_again(
     kind = None if retryable else "invalid_request_error"
     reply = Reply(status=status, error="the dog ate it", error_type=kind)
     async with open_provider(otherwise=reply) as provider:
-        events = await ask(wire.model(http, provider.url))
+        events = await ask_model(wire.model(http, provider.url))
     assert len(events) == 1
     cause = cause_of(events)
     assert (cause.status_code, cause.is_retryable) == (status, retryable)
@@ -65,14 +65,14 @@ async def test_when_to_try_again_is_passed_on(
     wire: Wire, http: HttpClient, headers: dict[str, str], seconds: float
 ) -> None:
     async with open_provider(otherwise=Reply(status=429, headers=headers)) as provider:
-        events = await ask(wire.model(http, provider.url))
+        events = await ask_model(wire.model(http, provider.url))
     assert failure_of(events).retry_after == seconds
 
 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refused_key_is_told_without_showing_it(wire: Wire, http: HttpClient, status: int) -> None:
     async with open_provider(otherwise=Reply(status=status, error=f"bad key {KEY}")) as provider:
-        failure = failure_of(await ask(wire.model(http, provider.url))).failure
+        failure = failure_of(await ask_model(wire.model(http, provider.url))).failure
     assert isinstance(failure, ProviderAuthError)
     assert failure.data.provider_id == "local"
     assert "provider.local.options.apiKey" in failure.data.message
@@ -81,7 +81,7 @@ async def test_a_refused_key_is_told_without_showing_it(wire: Wire, http: HttpCl
 
 async def test_a_missing_key_says_which_to_set(wire: Wire, http: HttpClient) -> None:
     async with open_provider(key=KEY) as provider:
-        failure = failure_of(await ask(wire.model(http, provider.url, api_key=None))).failure
+        failure = failure_of(await ask_model(wire.model(http, provider.url, api_key=None))).failure
     assert isinstance(failure, ProviderAuthError)
     assert "wants an API key" in failure.data.message
     assert "provider.local.options.apiKey" in failure.data.message
@@ -101,7 +101,7 @@ async def test_some_refusals_have_a_name_of_their_own(
     wire: Wire, http: HttpClient, reply: Reply, expected: type[object]
 ) -> None:
     async with open_provider(otherwise=reply) as provider:
-        failure = failure_of(await ask(wire.model(http, provider.url))).failure
+        failure = failure_of(await ask_model(wire.model(http, provider.url))).failure
     assert isinstance(failure, expected)
     assert message_of(failure)
 
@@ -112,14 +112,14 @@ async def test_an_account_without_credit_is_not_asked_again(wire: Wire, http: Ht
         status=429, error_code="insufficient_quota", error_type="insufficient_quota", error="no money"
     )
     async with open_provider(otherwise=reply) as provider:
-        cause = cause_of(await ask(wire.model(http, provider.url)))
+        cause = cause_of(await ask_model(wire.model(http, provider.url)))
     assert not cause.is_retryable
     assert "no quota or credit left" in cause.message
 
 
 async def test_an_unknown_model_is_named(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(status=404)) as provider:
-        cause = cause_of(await ask(wire.model(http, provider.url)))
+        cause = cause_of(await ask_model(wire.model(http, provider.url)))
     assert "does not know the model 'sage-1'" in cause.message
     assert wire.path in cause.message
 
@@ -129,7 +129,7 @@ async def test_an_error_inside_the_stream_ends_it(wire: Wire, http: HttpClient) 
     async with open_provider(
         otherwise=Reply(text="half", error="it broke", error_in_stream=True)
     ) as provider:
-        events = await ask(wire.model(http, provider.url))
+        events = await ask_model(wire.model(http, provider.url))
     cause = cause_of(events)
     assert text_of(events) == "half"
     assert cause.is_retryable
@@ -141,7 +141,7 @@ async def test_an_error_inside_the_stream_ends_it(wire: Wire, http: HttpClient) 
 )
 async def test_garbage_inside_the_stream_ends_it(wire: Wire, http: HttpClient, garbage: bytes) -> None:
     async with open_provider(otherwise=Reply(text="one two", chunks=2, garbage=garbage)) as provider:
-        cause = cause_of(await ask(wire.model(http, provider.url)))
+        cause = cause_of(await ask_model(wire.model(http, provider.url)))
     assert cause.is_retryable
     assert "local sent a broken event" in cause.message
 
@@ -160,7 +160,7 @@ async def test_another_language_than_the_wires_is_told_by_its_first_words(
     wire: Wire, http: HttpClient, kind: str, body: bytes
 ) -> None:
     async with open_provider(otherwise=Reply(body=body, headers={"content-type": kind})) as provider:
-        cause = cause_of(await ask(wire.model(http, provider.url)))
+        cause = cause_of(await ask_model(wire.model(http, provider.url)))
     assert cause.is_retryable
     assert cause.response_body == body.decode()
     assert "sent" in cause.message
@@ -170,21 +170,21 @@ async def test_an_error_that_comes_with_a_good_status_is_one(wire: Wire, http: H
     body = b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 2 > 1"}}'
     reply = Reply(body=body, headers={"content-type": "application/json"})
     async with open_provider(otherwise=reply) as provider:
-        failure = failure_of(await ask(wire.model(http, provider.url))).failure
+        failure = failure_of(await ask_model(wire.model(http, provider.url))).failure
     assert isinstance(failure, ContextOverflowError)
 
 
 async def test_an_event_without_end_is_cut_off(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(body=b"data: " + b"x" * (17 << 20))) as provider:
-        cause = cause_of(await ask(wire.model(http, provider.url)))
+        cause = cause_of(await ask_model(wire.model(http, provider.url)))
     assert "too much at once" in cause.message
 
 
 @pytest.mark.spec("C-05")
 async def test_nobody_there_is_worth_one_more_try(wire: Wire, http: HttpClient) -> None:
-    async with open_raw(always(b"")) as url:
+    async with open_raw(answer_always(b"")) as url:
         pass
-    events = await ask(wire.model(http, url))
+    events = await ask_model(wire.model(http, url))
     cause = cause_of(events)
     assert (cause.status_code, cause.is_retryable) == (None, True)
     assert cause.message == f"{url} refuses connections: is the model server running?"
@@ -195,14 +195,14 @@ async def test_nobody_there_is_worth_one_more_try(wire: Wire, http: HttpClient) 
 async def test_a_host_that_cannot_be_reached_is_worth_another_try(
     wire: Wire, http: HttpClient, scheme: str
 ) -> None:
-    cause = cause_of(await ask(wire.model(http, scheme)))
+    cause = cause_of(await ask_model(wire.model(http, scheme)))
     assert (cause.status_code, cause.is_retryable) == (None, True)
     assert ("refuses connections" if "localhost" in scheme else "no host of this name") in cause.message
 
 
 async def test_a_server_without_tls_is_told(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as provider:
-        cause = cause_of(await ask(wire.model(http, provider.url.replace("http:", "https:"))))
+        cause = cause_of(await ask_model(wire.model(http, provider.url.replace("http:", "https:"))))
     assert (cause.status_code, cause.is_retryable) == (None, True)
 
 
@@ -219,31 +219,31 @@ async def test_a_server_without_tls_is_told(wire: Wire, http: HttpClient) -> Non
     ids=["closed", "half a head", "no HTTP", "bad chunk", "short body", "bad gzip"],
 )
 async def test_broken_http_is_worth_another_try(wire: Wire, http: HttpClient, answer: bytes) -> None:
-    async with open_raw(always(answer)) as url:
-        cause = cause_of(await ask(wire.model(http, url)))
+    async with open_raw(answer_always(answer)) as url:
+        cause = cause_of(await ask_model(wire.model(http, url)))
     assert (cause.status_code, cause.is_retryable) == (None, True)
     assert "The connection to local" in cause.message
 
 
 async def test_an_error_whose_body_was_cut_is_told_by_its_status(wire: Wire, http: HttpClient) -> None:
-    async with open_raw(always(b"HTTP/1.1 503 Busy\r\nContent-Length: 50\r\n\r\nhalf")) as url:
-        cause = cause_of(await ask(wire.model(http, url)))
+    async with open_raw(answer_always(b"HTTP/1.1 503 Busy\r\nContent-Length: 50\r\n\r\nhalf")) as url:
+        cause = cause_of(await ask_model(wire.model(http, url)))
     assert (cause.status_code, cause.is_retryable) == (503, True)
 
 
 async def test_a_redirect_is_not_followed(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as elsewhere:
         head = f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n"
-        async with open_raw(always(head.encode())) as url:
-            cause = cause_of(await ask(wire.model(http, url)))
+        async with open_raw(answer_always(head.encode())) as url:
+            cause = cause_of(await ask_model(wire.model(http, url)))
         assert elsewhere.asked == 0
     assert (cause.status_code, cause.is_retryable) == (307, False)
 
 
 async def test_a_redirect_says_where_it_points_to(wire: Wire, http: HttpClient) -> None:
     head = b"HTTP/1.1 308 Moved\r\nLocation: https://new.test/v2?key=hush\r\nContent-Length: 0\r\n\r\n"
-    async with open_raw(always(head)) as url:
-        cause = cause_of(await ask(wire.model(http, url)))
+    async with open_raw(answer_always(head)) as url:
+        cause = cause_of(await ask_model(wire.model(http, url)))
     assert "to new.test;" in cause.message
     assert "hush" not in repr(cause)
 
@@ -256,8 +256,8 @@ async def test_a_redirect_says_where_it_points_to(wire: Wire, http: HttpClient) 
     ],
 )
 async def test_headers_that_are_no_text_can_be_kept(wire: Wire, http: HttpClient, head: bytes) -> None:
-    async with open_raw(always(head)) as url:
-        failure = failure_of(await ask(wire.model(http, url))).failure
+    async with open_raw(answer_always(head)) as url:
+        failure = failure_of(await ask_model(wire.model(http, url))).failure
     assert encode(failure)
 
 
@@ -278,15 +278,15 @@ async def test_words_without_end_behind_the_finish_do_not_hold_the_answer(
 
     async with open_raw(for_ever) as url:
         async with asyncio.timeout(20):
-            events = await ask(wire.model(http, url, idle_seconds=30))
+            events = await ask_model(wire.model(http, url, idle_seconds=30))
     assert finish_of(events) is not None
     assert not any(isinstance(event, StreamError) for event in events)
 
 
 async def test_a_stream_without_a_content_type_is_read(wire: Wire, http: HttpClient) -> None:
     stream = b"".join(wire.stream_of(Reply(text="fine")))
-    async with open_raw(always(b"HTTP/1.1 200 OK\r\n\r\n" + stream)) as url:
-        events = await ask(wire.model(http, url))
+    async with open_raw(answer_always(b"HTTP/1.1 200 OK\r\n\r\n" + stream)) as url:
+        events = await ask_model(wire.model(http, url))
     assert text_of(events) == "fine"
     assert finish_of(events) is not None
 
@@ -305,7 +305,7 @@ async def test_a_stream_without_a_content_type_is_read(wire: Wire, http: HttpCli
 async def test_what_cannot_be_sent_says_what_to_check(
     wire: Wire, http: HttpClient, base_url: str, *, headers: dict[str, str], key: str
 ) -> None:
-    cause = cause_of(await ask(wire.model(http, base_url, headers=headers, api_key=Secret(key))))
+    cause = cause_of(await ask_model(wire.model(http, base_url, headers=headers, api_key=Secret(key))))
     assert not cause.is_retryable
     assert "check provider.local in the configuration" in cause.message
     assert "secret" not in cause.message
@@ -314,7 +314,7 @@ async def test_what_cannot_be_sent_says_what_to_check(
 
 async def test_a_body_that_has_no_json_form_is_told(wire: Wire, http: HttpClient) -> None:
     model = wire.model(http, "http://127.0.0.1:1", body={"made_up": object()})
-    assert not cause_of(await ask(model)).is_retryable
+    assert not cause_of(await ask_model(model)).is_retryable
 
 
 @pytest.mark.spec("C-05")
@@ -327,7 +327,7 @@ async def test_a_stream_cut_at_any_byte_ends_in_an_error_unless_all_was_said(
     async with open_provider(script) as provider:
         model = wire.model(http, provider.url)
         for prompt in script:
-            events = await ask(model, prompt)
+            events = await ask_model(model, prompt)
             if finish_of(events) is None:
                 failed += 1
                 assert cause_of(events).is_retryable
@@ -343,8 +343,8 @@ async def test_a_stream_that_says_nothing_more_is_ended_though_it_pings(
     wire: Wire, http: HttpClient, ping: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncagents.llm.http.idle_timeout.PING_SECONDS", 0.5)
-    async with open_provider(otherwise=hanging(wire, ping)) as provider:
-        events = await ask(wire.model(http, provider.url, idle_seconds=0.2))
+    async with open_provider(otherwise=hanging_script(wire, ping)) as provider:
+        events = await ask_model(wire.model(http, provider.url, idle_seconds=0.2))
         await provider.wait_for(lambda: provider.disconnects == 1)
     cause = cause_of(events)
     assert text_of(events) == "one "
@@ -356,7 +356,7 @@ async def test_a_stream_that_says_nothing_more_is_ended_though_it_pings(
 @pytest.mark.parametrize("hang_at", [-1, 0])
 async def test_a_provider_that_never_answers_is_given_up(wire: Wire, http: HttpClient, hang_at: int) -> None:
     async with open_provider(otherwise=Reply(hang_at=hang_at, ping=0)) as provider:
-        events = await ask(wire.model(http, provider.url, first_seconds=0.1))
+        events = await ask_model(wire.model(http, provider.url, first_seconds=0.1))
         await provider.wait_for(lambda: provider.disconnects == 1)
     cause = cause_of(events)
     assert "did not begin to answer within 0.1 seconds" in cause.message
@@ -371,7 +371,7 @@ async def test_a_model_that_thinks_in_silence_before_its_first_word_is_waited_fo
 ) -> None:
     """The answer takes longer to begin than it may be silent later."""
     async with open_provider(otherwise=Reply(text="At last.", delay=0.6)) as provider:
-        events = await ask(wire.model(http, provider.url, first_seconds=60, idle_seconds=0.2))
+        events = await ask_model(wire.model(http, provider.url, first_seconds=60, idle_seconds=0.2))
     assert text_of(events) == "At last."
 
 
@@ -393,7 +393,7 @@ async def test_pings_are_signs_of_life(wire: Wire, http: HttpClient) -> None:
         writer.close()
 
     async with open_raw(thinking) as url:
-        events = await ask(wire.model(http, url, idle_seconds=1.0))
+        events = await ask_model(wire.model(http, url, idle_seconds=1.0))
     assert text_of(events) == "one two"
 
 
@@ -401,7 +401,7 @@ async def test_an_answer_is_whole_though_its_last_words_never_come(wire: Wire, h
     stream = b"".join(wire.stream_of(Reply(text="done")))
     mark = b"data: [DONE]" if wire.name == "openai" else b"event: message_stop"
     async with open_provider(otherwise=Reply(body=stream, hang_at=stream.index(mark), ping=0)) as provider:
-        events = await ask(wire.model(http, provider.url, idle_seconds=0.1))
+        events = await ask_model(wire.model(http, provider.url, idle_seconds=0.1))
     found = finish_of(events)
     assert found is not None
     assert found.finish == "stop"
@@ -418,5 +418,5 @@ async def test_a_failure_harms_no_later_request(wire: Wire, http: HttpClient) ->
     async with open_provider(script) as provider:
         model = wire.model(http, provider.url)
         for prompt in script:
-            assert isinstance(failure_of(await ask(model, prompt)).failure, APIError)
-            assert text_of(await ask(model)) == "ok"
+            assert isinstance(failure_of(await ask_model(model, prompt)).failure, APIError)
+            assert text_of(await ask_model(model)) == "ok"

@@ -5,7 +5,7 @@ import asyncio
 from asyncagents.llm.http.client import HttpClient, open_http_client
 from asyncagents.llm.model import StepFinish, UserTurn
 from asyncagents.testing.provider import Reply, open_provider
-from tests.support.llm.wire import Wire, ask, finish_of, open_raw, read_request, request, text_of
+from tests.support.llm.wire import Wire, ask_model, finish_of, open_raw, read_request, request, text_of
 
 
 async def test_two_hundred_streams_at_once_are_all_answered(wire: Wire, http: HttpClient) -> None:
@@ -13,7 +13,7 @@ async def test_two_hundred_streams_at_once_are_all_answered(wire: Wire, http: Ht
     async with open_provider(script, remember=False) as provider:
         model = wire.model(http, provider.url)
         async with asyncio.TaskGroup() as group:
-            tasks = {prompt: group.create_task(ask(model, prompt)) for prompt in script}
+            tasks = {prompt: group.create_task(ask_model(model, prompt)) for prompt in script}
     for prompt, task in tasks.items():
         events = task.result()
         assert text_of(events) == script[prompt][0].text
@@ -39,7 +39,7 @@ async def test_a_connection_is_used_again_after_an_answer_was_read_to_its_end(
 
     async with open_raw(serve) as url, open_http_client() as http:
         for _ in range(5):
-            assert text_of(await ask(wire.model(http, url))) == "fine"
+            assert text_of(await ask_model(wire.model(http, url))) == "fine"
     assert connections == 1
 
 

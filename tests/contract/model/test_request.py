@@ -29,14 +29,24 @@ from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.support.llm.conversation import CONVERSATION, SYSTEM
 from tests.support.llm.conversation import TOOLS as ALL_TOOLS
-from tests.support.llm.wire import ANTHROPIC, KEY, OPENAI, TOOLS, Wire, ask, failure_of, finish_of, request
+from tests.support.llm.wire import (
+    ANTHROPIC,
+    KEY,
+    OPENAI,
+    TOOLS,
+    Wire,
+    ask_model,
+    failure_of,
+    finish_of,
+    request,
+)
 
 GOLDEN = Path(__file__).parents[2] / "unit" / "llm" / "golden"
 
 
 async def test_the_key_goes_where_the_wire_wants_it_and_nowhere_else(wire: Wire, http: HttpClient) -> None:
     async with open_provider(key=KEY) as provider:
-        assert finish_of(await ask(wire.model(http, provider.url))) is not None
+        assert finish_of(await ask_model(wire.model(http, provider.url))) is not None
         (seen,) = provider.requests
     named = {"openai": ("authorization", f"Bearer {KEY}"), "anthropic": ("x-api-key", KEY)}[wire.name]
     assert [(name, value) for name, value in seen.headers.items() if KEY in value] == [named]
@@ -59,13 +69,13 @@ def test_a_request_that_is_printed_shows_no_key() -> None:
 async def test_a_key_with_a_line_end_is_the_key(wire: Wire, http: HttpClient) -> None:
     async with open_provider(key=KEY) as provider:
         model = wire.model(http, provider.url, api_key=Secret(f" {KEY}\n"))
-        assert finish_of(await ask(model)) is not None
+        assert finish_of(await ask_model(model)) is not None
 
 
 async def test_the_operators_headers_win_over_the_wires(wire: Wire, http: HttpClient) -> None:
     headers = {"X-Team": "blue", "Authorization": "Bearer other", "X-Api-Key": "other", "User-Agent": "us"}
     async with open_provider() as provider:
-        await ask(wire.model(http, provider.url, headers=headers))
+        await ask_model(wire.model(http, provider.url, headers=headers))
         (seen,) = provider.requests
     assert seen.headers["x-team"] == "blue"
     assert seen.headers["user-agent"] == "us"
@@ -74,7 +84,7 @@ async def test_the_operators_headers_win_over_the_wires(wire: Wire, http: HttpCl
 
 async def test_without_a_key_none_is_sent(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as provider:
-        assert finish_of(await ask(wire.model(http, provider.url, api_key=None))) is not None
+        assert finish_of(await ask_model(wire.model(http, provider.url, api_key=None))) is not None
         (seen,) = provider.requests
     assert not {"authorization", "x-api-key"} & set(seen.headers)
 
@@ -83,14 +93,14 @@ async def test_without_a_key_none_is_sent(wire: Wire, http: HttpClient) -> None:
 async def test_anthropics_base_may_leave_out_its_version(http: HttpClient, base: str) -> None:
     async with open_provider() as provider:
         model = AnthropicMessages(http, Endpoint(provider_id="local", base_url=provider.url + base))
-        assert finish_of(await ask(model)) is not None
+        assert finish_of(await ask_model(model)) is not None
 
 
 @pytest.mark.parametrize("base", ["/v1", "/v1/", "/v1?api-version=1"])
 async def test_a_base_may_end_in_a_slash_and_have_a_query(http: HttpClient, base: str) -> None:
     async with open_provider() as provider:
         model = OpenAIChat(http, Endpoint(provider_id="local", base_url=provider.url + base))
-        assert finish_of(await ask(model)) is not None
+        assert finish_of(await ask_model(model)) is not None
 
 
 @pytest.mark.parametrize("wire", [OPENAI, ANTHROPIC], ids=lambda wire: wire.name)
@@ -120,7 +130,7 @@ async def test_a_step_that_was_streamed_can_be_told_back(wire: Wire, http: HttpC
     ]
     async with open_provider({"hi": replies}) as provider:
         model = wire.model(http, provider.url)
-        first = await ask(model)
+        first = await ask_model(model)
         (thought,) = (event for event in first if isinstance(event, ReasoningEnd))
         (call,) = (event for event in first if isinstance(event, ToolCallReady))
         step = ModelTurn(

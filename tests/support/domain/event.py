@@ -30,7 +30,7 @@ SESSION = SessionId("ses_1")
 MODEL = ModelRef(provider_id="local", model_id="m")
 
 
-def asked(id: str) -> UserMessage:
+def user_message(id: str) -> UserMessage:
     return UserMessage(
         id=MessageId(id), session_id=SESSION, time=MessageTime(created=1), agent="build", model=MODEL
     )
@@ -59,7 +59,7 @@ def text(message_id: str, words: str, *, id: str = "prt_1", synthetic: bool | No
     )
 
 
-def thought(message_id: str, words: str) -> ReasoningPart:
+def reasoning_part(message_id: str, words: str) -> ReasoningPart:
     return ReasoningPart(
         id=PartId("prt_r"),
         session_id=SESSION,
@@ -69,7 +69,7 @@ def thought(message_id: str, words: str) -> ReasoningPart:
     )
 
 
-def updated(what: Message | Part | UnknownPart, *, session_id: SessionId = SESSION) -> Event:
+def update_event(what: Message | Part | UnknownPart, *, session_id: SessionId = SESSION) -> Event:
     if isinstance(what, UserMessage | AssistantMessage):
         return MessageUpdated(session_id=session_id, info=what)
     return PartUpdated(session_id=session_id, part=what, time=3)

@@ -67,23 +67,23 @@ class History:
         made: ToolPart = self.part(ToolPart, call_id=f"toolu_{self._parts}", tool=tool, state=state)
         return made
 
-    def done(self, output: str, tool: str = "read", **given: Any) -> ToolPart:
-        return self.call(completed(output, **given), tool)
+    def completed_call(self, output: str, tool: str = "read", **given: Any) -> ToolPart:
+        return self.call(completed_state(output, **given), tool)
 
-    def failed(self, error: str, tool: str = "read", **given: Any) -> ToolPart:
+    def failed_call(self, error: str, tool: str = "read", **given: Any) -> ToolPart:
         return self.call(ToolFailed(input=given, error=error, time=TIME), tool)
 
     def summary_wish(self, *parts: Part) -> MessageId:
         return self.user(self.part(CompactionPart, auto=True), *parts)
 
-    def forked(self, head: Sequence[MessageWithParts] = (), shown: frozenset[PartId] = NONE) -> ForkedHistory:
+    def fork(self, head: Sequence[MessageWithParts] = (), shown: frozenset[PartId] = NONE) -> ForkedHistory:
         """The fork at a call that the model makes now."""
         at = replace(step("tool-calls"), id=FORKING, parent_id=self.asked)
         return fork_history(
             head,
             [
                 *self.entries,
-                MessageWithParts(info=at, parts=(self.done("never copied", "asyncagents_task"),)),
+                MessageWithParts(info=at, parts=(self.completed_call("never copied", "asyncagents_task"),)),
             ],
             before=FORKING,
             to=CHILD,
@@ -100,11 +100,11 @@ class History:
         self.entries.append(MessageWithParts(info=info, parts=placed))
 
 
-def completed(output: str, **given: Any) -> ToolCompleted:
+def completed_state(output: str, **given: Any) -> ToolCompleted:
     return ToolCompleted(input=given, output=output, title="t", metadata={"diff": "x" * 9}, time=TIME)
 
 
-def told(
+def request_messages(
     entries: Sequence[MessageWithParts],
     head: Sequence[MessageWithParts] = (),
     shown: frozenset[PartId] = NONE,
@@ -116,17 +116,22 @@ def told(
 
 
 def outputs(fork: ForkedHistory) -> list[str]:
-    return [said.output for said in told(fork.entries) if isinstance(said, ToolTurn)]
+    return [said.output for said in request_messages(fork.entries) if isinstance(said, ToolTurn)]
 
 
 def inputs(fork: ForkedHistory) -> list[dict[str, Any]]:
-    return [made.input for said in told(fork.entries) if isinstance(said, ModelTurn) for made in said.calls]
+    return [
+        made.input
+        for said in request_messages(fork.entries)
+        if isinstance(said, ModelTurn)
+        for made in said.calls
+    ]
 
 
 def texts(fork: ForkedHistory) -> list[str]:
     """What users and models said."""
     found: list[str] = []
-    for said in told(fork.entries):
+    for said in request_messages(fork.entries):
         if isinstance(said, UserTurn):
             found.append(said.text)
         elif isinstance(said, ModelTurn):

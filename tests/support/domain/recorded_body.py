@@ -8,7 +8,7 @@ from tests.support.path import FIXTURES
 _HOME = FIXTURES / "wire"
 
 
-def recorded(name: str) -> Any:
+def read_body(name: str) -> Any:
     return json.loads((_HOME / f"{name}.json").read_text())
 
 

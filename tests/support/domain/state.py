@@ -53,7 +53,7 @@ def call(state: CallState | None = None, *, id: str = "tool_1", **more: Any) -> 
     return replace(made, **more)
 
 
-def waiting(kind: OpenKind, *, due: int | None = None, note: str = "") -> Open:
+def open_state(kind: OpenKind, *, due: int | None = None, note: str = "") -> Open:
     """An open state; one that asks has its request."""
     return Open(
         kind=kind,
@@ -105,7 +105,7 @@ ACCOUNT = Account(
 )
 
 
-def a_task(**more: Any) -> Task:
+def build_task(**more: Any) -> Task:
     task = Task(
         id=SessionId("ses_child"),
         parent_id=SessionId("ses_parent"),
@@ -120,13 +120,13 @@ def a_task(**more: Any) -> Task:
     return replace(task, **more)
 
 
-def ended(**more: Any) -> Task:
+def ended_task(**more: Any) -> Task:
     """One that completed, unless told otherwise."""
-    task = a_task(status="completed", ended=NOW, result="In tests/.", account=ACCOUNT)
+    task = build_task(status="completed", ended=NOW, result="In tests/.", account=ACCOUNT)
     return replace(task, **more)
 
 
-def an_end(**more: Any) -> TaskEnd:
+def build_task_end(**more: Any) -> TaskEnd:
     end = TaskEnd(
         id=SessionId("ses_child"),
         run=0,

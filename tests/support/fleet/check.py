@@ -12,7 +12,7 @@ from asyncagents.domain.call.call import IN_DOUBT, Call, Completed, Failed, Resu
 from asyncagents.domain.id import CallId
 from asyncagents.store.verb.claim import CUT_OFF
 from tests.simulation.stage import Violation
-from tests.support.fleet.crew import Ack, Crew, Office, rows
+from tests.support.fleet.crew import Ack, Crew, FleetClient, rows
 from tests.support.fleet.worker import MARK, Line
 
 _SESSIONS = "SELECT id, state, owner, in_turn, claims, wake_seq, fence, positions, status FROM session"
@@ -70,14 +70,14 @@ async def read_history(store: str, crew: Crew) -> History:
     )
 
 
-async def check_fleet(office: Office, crew: Crew) -> Counter[str]:
+async def check_fleet(office: FleetClient, crew: Crew) -> Counter[str]:
     """Raises `Violation`; returns how much of everything there was."""
     history = await read_history(office.store, crew)
     _check_rest(history)
     _check_inputs(history, office.prompts)
     for number, session_id in enumerate(office.sessions):
         _check_order(history, session_id)
-        _check_told(history, office, number)
+        _check_requests_show(history, office, number)
     _check_results(history, office.results)
     _check_once(history)
     _check_fences(history)
@@ -134,10 +134,10 @@ def _check_order(history: History, session_id: str) -> None:
         raise Violation(f"{session_id} was told twice: {doubled}")
 
 
-def _check_told(history: History, office: Office, number: int) -> None:
+def _check_requests_show(history: History, office: FleetClient, number: int) -> None:
     """No request shows a signal twice; each is a beginning of the longest, which shows them all."""
     session_id, name = office.sessions[number], f"s{number}"
-    told = [line.told for line in history.lines if line.what == "asked" and line.session == name]
+    told = [line.marks for line in history.lines if line.what == "asked" and line.session == name]
     longest = max(told, key=len, default=())
     for each in told:
         if longest[: len(each)] != each or len(set(each)) < len(each):
@@ -187,7 +187,7 @@ def _check_fences(history: History) -> None:
             raise Violation(f"{after[0]} was asked for under {before[1]} and then under {after[1]}")
 
 
-def _counts(history: History, office: Office) -> Counter[str]:
+def _counts(history: History, office: FleetClient) -> Counter[str]:
     counts: Counter[str] = Counter(line.what for line in history.lines)
     counts["prompts"], counts["results"] = len(office.prompts), len(office.results)
     counts["sent twice"] = office.repeats
@@ -199,11 +199,11 @@ def _counts(history: History, office: Office) -> Counter[str]:
     return counts
 
 
-def _waits(history: History, office: Office) -> list[int]:
+def _waits(history: History, office: FleetClient) -> list[int]:
     """From each acknowledgement to the first request that shows the signal, in microseconds."""
     shown: dict[str, int] = {}
     for line in history.lines:
-        for mark in line.told:
+        for mark in line.marks:
             shown.setdefault(mark, line.at)
     acks = [*office.prompts.values(), *office.results.values()]
     return sorted(max(0, shown[ack.mark] - ack.at) for ack in acks)

@@ -114,11 +114,11 @@ class Crew:
                             return line
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
-            raise Violation(f"nobody wrote {what!r} in {START_SECONDS} s: {self.said()}") from None
+            raise Violation(f"nobody wrote {what!r} in {START_SECONDS} s: {self.stderr_ends()}") from None
 
     async def kill(self, victim: Worker) -> None:
         victim.process.kill()
-        await self._gone(victim)
+        await self._forget_worker(victim)
         self.kills += 1
 
     async def retire(self) -> None:
@@ -126,32 +126,34 @@ class Crew:
         for worker in self.workers:
             worker.line.send_bytes(b"stop")
         for worker in list(self.workers):
-            await self._gone(worker)
+            await self._forget_worker(worker)
             if worker.process.exitcode != 0:
                 raise Violation(
                     f"worker {worker.number} was told to stop, and ended with {worker.process.exitcode}: "
-                    f"{self.said()}"
+                    f"{self.stderr_ends()}"
                 )
 
     async def end(self) -> None:
         """Whatever happened: no process stays, one that is stopped neither."""
         for worker in list(self.workers):
             worker.process.kill()
-            await self._gone(worker)
+            await self._forget_worker(worker)
 
-    async def _gone(self, worker: Worker) -> None:
+    async def _forget_worker(self, worker: Worker) -> None:
         await asyncio.to_thread(worker.process.join)
         worker.line.close()
         self.workers.remove(worker)
 
-    def said(self) -> str:
+    def stderr_ends(self) -> str:
         """The end of what each wrote on its standard error."""
         files = sorted(self._directory.glob("worker*.err"))
         return "\n".join(f"{file.name}: {file.read_text(errors='replace')[-3000:]}" for file in files)
 
 
 @asynccontextmanager
-async def crew(directory: Path, store: str, *, seed: int = 0, heartbeat: float = 2.0) -> AsyncIterator[Crew]:
+async def open_crew(
+    directory: Path, store: str, *, seed: int = 0, heartbeat: float = 2.0
+) -> AsyncIterator[Crew]:
     made = Crew(directory, store, seed=seed, heartbeat=heartbeat)
     try:
         yield made
@@ -168,7 +170,7 @@ class Ack(Struct, frozen=True):
     id: MessageId | CallId
 
 
-class Office:
+class FleetClient:
     """Sends signals by a runtime that runs nothing, and knows which were acknowledged."""
 
     def __init__(self, runtime: Runtime, store: str, rng: random.Random) -> None:
@@ -195,7 +197,7 @@ class Office:
         self._prompted += 1
         mark = f"s{session}:p{self._prompted}"
         text, session_id = f"<{mark}> {wish}", self.sessions[session]
-        sent = [self._sent(session_id, text, mark) for _ in range(1 + twice)]
+        sent = [self._send_prompt(session_id, text, mark) for _ in range(1 + twice)]
         ids = set(await asyncio.gather(*sent))
         if len(ids) != 1:
             raise Violation(f"{mark} was sent twice under one key, and is kept as {ids}")
@@ -203,7 +205,7 @@ class Office:
         ack = self.prompts[mark] = Ack(session_id, mark, now(), ids.pop())
         return ack
 
-    async def _sent(self, session_id: SessionId, text: str, key: str) -> MessageId:
+    async def _send_prompt(self, session_id: SessionId, text: str, key: str) -> MessageId:
         while True:
             with suppress(StoreError):  # nobody knows: it is sent again
                 return await self.runtime.send(session_id, text, key=key)
@@ -233,7 +235,7 @@ class Office:
                     await asyncio.sleep(0.1)
         except TimeoutError:
             left = [await rows(self.store, query) for query in (LEFT, LEFT_CALLS)]
-            raise Violation(f"not at rest after {seconds} s: {left}; {crew.said()}") from None
+            raise Violation(f"not at rest after {seconds} s: {left}; {crew.stderr_ends()}") from None
 
 
 async def rows(store: str, query: str) -> list[tuple[Any, ...]]:
@@ -254,9 +256,9 @@ async def count(store: str, query: str) -> int:
 
 
 @asynccontextmanager
-async def office(
+async def open_fleet(
     directory: Path, store: str, *, seed: int = 0, heartbeat: float = 2.0
-) -> AsyncIterator[Office]:
+) -> AsyncIterator[FleetClient]:
     fleet = Fleet(store=store, pool=POOL, pools=(POOL,), heartbeat_seconds=heartbeat)
     async with open_runtime(directory / "data", model=ScriptedModel({}), serve=False, fleet=fleet) as runtime:
-        yield Office(runtime, store, random.Random(f"office:{seed}"))
+        yield FleetClient(runtime, store, random.Random(f"office:{seed}"))

@@ -19,7 +19,7 @@ from asyncagents.testing.provider import Provider, Reply
 from tests.support.fleet.crew import AT_WORK, count
 from tests.support.postgres.database import a_database
 from tests.support.postgres.server import Server
-from tests.support.process.command_line import PATIENCE, Desk, open_desk, said
+from tests.support.process.command_line import PROCESS_PATIENCE, Desk, open_desk, read_until
 
 POOL = "p"
 DRAIN = 3.0
@@ -28,7 +28,7 @@ HEARTBEAT = 30.0
 """Nobody is found dead in this time: who goes on at once was told to."""
 
 
-class Drained(Struct, frozen=True):
+class DrainResult(Struct, frozen=True):
     code: int
     ended: float
     """Seconds from the signal to the end of the process."""
@@ -54,7 +54,7 @@ class Prompts:
 
     async def answer(self, text: str) -> str:
         """As soon as there is one."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROCESS_PATIENCE):
             while (answer := await self._runtime.answer_to(self.sent[text])) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert isinstance(answer.info, AssistantMessage)
@@ -62,12 +62,12 @@ class Prompts:
 
 
 @asynccontextmanager
-async def working(desk: Desk, store: str) -> AsyncIterator[Process]:
+async def open_worker(desk: Desk, store: str) -> AsyncIterator[Process]:
     """Until the block ends; then whatever is left of it is killed."""
     env = {STORE_VARIABLE: store, POOL_VARIABLE: POOL, HEARTBEAT_VARIABLE: str(HEARTBEAT)}
     process = await desk.start("worker", "--drain", str(DRAIN), "--concurrency", "8", env=env)
     try:
-        await said(process, "working on ")
+        await read_until(process, "working on ")
         yield process
     finally:
         if process.returncode is None:
@@ -75,7 +75,7 @@ async def working(desk: Desk, store: str) -> AsyncIterator[Process]:
             await process.communicate()
 
 
-async def drain(directory: Path, server: Server) -> Drained:
+async def drain(directory: Path, server: Server) -> DrainResult:
     """One worker has two turns under way when it is told to end: a short one and one that takes too long."""
     script = {
         "short": [Reply(text="a short answer", delay=SHORT)],
@@ -87,23 +87,23 @@ async def drain(directory: Path, server: Server) -> Drained:
         model = ScriptedModel({})
         async with (
             open_runtime(desk.data, model=model, serve=False, fleet=fleet) as runtime,
-            working(desk, store) as first,
+            open_worker(desk, store) as first,
         ):
             prompts = Prompts(runtime, desk.project)
             await prompts.send("long")
             await prompts.send("short")
             await provider.wait_for(lambda: provider.asked >= 2)
-            async with working(desk, store):
-                return await _drained(prompts, provider, first, store)
+            async with open_worker(desk, store):
+                return await _read_drained(prompts, provider, first, store)
 
 
-async def _drained(prompts: Prompts, provider: Provider, first: Process, store: str) -> Drained:
+async def _read_drained(prompts: Prompts, provider: Provider, first: Process, store: str) -> DrainResult:
     told = time.monotonic()
     first.send_signal(signal.SIGTERM)
     await prompts.send("next")
     answers = {"next": await prompts.answer("next")}
     answered = time.monotonic()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PROCESS_PATIENCE):
         await first.communicate()
     ended = time.monotonic()
     answers["long"] = await prompts.answer("long")
@@ -111,7 +111,7 @@ async def _drained(prompts: Prompts, provider: Provider, first: Process, store: 
     answers["short"] = await prompts.answer("short")
     assert not await count(store, AT_WORK)
     assert first.returncode is not None
-    return Drained(
+    return DrainResult(
         code=first.returncode,
         ended=ended - told,
         next_answered=answered - told,

@@ -20,7 +20,7 @@ from asyncagents.errors import StoreError
 from tests.simulation.hunt import reason
 from tests.simulation.stage import Violation
 from tests.support.fleet.check import check_fleet
-from tests.support.fleet.crew import Crew, Office, Worker, count, crew, office
+from tests.support.fleet.crew import Crew, FleetClient, Worker, count, open_crew, open_fleet
 from tests.support.fleet.turn import fairness, latency
 from tests.support.fleet.worker import Reader
 from tests.support.kills.program import Summary
@@ -39,7 +39,7 @@ WISHES = ("say", "say", "say", "say", "say", "pay 20", "pay 200", "put 60", "job
 class Senders:
     """Prompts from all sides, some of them twice; and the results of all jobs that were begun."""
 
-    def __init__(self, to: Office, ledger: Path) -> None:
+    def __init__(self, to: FleetClient, ledger: Path) -> None:
         self._office = to
         self._reader = Reader(ledger)
         self._left = 0
@@ -157,8 +157,8 @@ async def stress(
     began = time.monotonic()
     async with (
         a_database(server) as store,
-        crew(directory, store, seed=seed) as workers,
-        office(directory, store, seed=seed) as desk,
+        open_crew(directory, store, seed=seed) as workers,
+        open_fleet(directory, store, seed=seed) as desk,
     ):
         await asyncio.gather(*(workers.start() for _ in range(WORKERS)))
         await desk.open(sessions)
@@ -183,8 +183,8 @@ async def restarts(
     began = time.monotonic()
     async with (
         a_database(server) as store,
-        crew(directory, store, seed=seed) as workers,
-        office(directory, store, seed=seed) as desk,
+        open_crew(directory, store, seed=seed) as workers,
+        open_fleet(directory, store, seed=seed) as desk,
     ):
         await asyncio.gather(*(workers.start() for _ in range(2)))
         await desk.open(sessions)

@@ -12,7 +12,7 @@ from asyncagents.domain.call.call import IN_DOUBT, Failed, Settled
 from asyncagents.domain.id import MessageId
 from tests.simulation.stage import Violation
 from tests.support.fleet.check import check_fleet, read_history
-from tests.support.fleet.crew import AT_ONCE, Office, crew, office
+from tests.support.fleet.crew import AT_ONCE, FleetClient, open_crew, open_fleet
 from tests.support.fleet.worker import Line, enough, now
 from tests.support.postgres.database import a_database, proxy
 from tests.support.postgres.server import Server
@@ -32,8 +32,8 @@ async def latency(directory: Path, server: Server, *, signals: int, pause: float
     """To sessions that rest, by one who runs nothing: whoever claims them is another process."""
     async with (
         a_database(server) as store,
-        crew(directory, store) as workers,
-        office(directory, store) as desk,
+        open_crew(directory, store) as workers,
+        open_fleet(directory, store) as desk,
     ):
         await asyncio.gather(workers.start(), workers.start())
         await desk.open(signals)
@@ -58,8 +58,8 @@ async def handover(directory: Path, server: Server) -> Handover:
     """W1 stops in a tool, W2 takes over, W1 wakes up and writes, W2 is killed, W3 finishes."""
     async with (
         a_database(server) as store,
-        crew(directory, store, heartbeat=HEARTBEAT) as workers,
-        office(directory, store) as desk,
+        open_crew(directory, store, heartbeat=HEARTBEAT) as workers,
+        open_fleet(directory, store) as desk,
     ):
         await desk.open()
         first = await workers.start()
@@ -104,8 +104,8 @@ async def partition(directory: Path, server: Server) -> Partition:
     async with (
         a_database(server) as store,
         proxy(server) as network,
-        crew(directory, store, heartbeat=HEARTBEAT) as workers,
-        office(directory, store) as desk,
+        open_crew(directory, store, heartbeat=HEARTBEAT) as workers,
+        open_fleet(directory, store) as desk,
     ):
         await desk.open()
         first = await workers.start(store=network.dsn(urlsplit(store).path.lstrip("/")))
@@ -149,8 +149,8 @@ async def fairness(
     """One project has many sessions that wait; when some were served another one wants something."""
     async with (
         a_database(server) as store,
-        crew(directory, store) as workers,
-        office(directory, store) as desk,
+        open_crew(directory, store) as workers,
+        open_fleet(directory, store) as desk,
     ):
         await desk.open(crowd, directory="/crowd")
         await desk.open(directory="/single")
@@ -173,8 +173,8 @@ async def interlude(directory: Path, server: Server) -> float:
     which has no other to help it, takes up what comes next."""
     async with (
         a_database(server) as store,
-        crew(directory, store, heartbeat=10.0) as workers,
-        office(directory, store) as desk,
+        open_crew(directory, store, heartbeat=10.0) as workers,
+        open_fleet(directory, store) as desk,
     ):
         await desk.open(2)
         await workers.start()
@@ -204,8 +204,8 @@ async def shares(directory: Path, server: Server, *, crowd: int, steady: int, tu
     and would be enough to keep the worker busy. Until these have had so many turns."""
     async with (
         a_database(server) as store,
-        crew(directory, store) as workers,
-        office(directory, store) as desk,
+        open_crew(directory, store) as workers,
+        open_fleet(directory, store) as desk,
     ):
         await desk.open(steady, directory="/steady")
         await desk.open(crowd, directory="/crowd")
@@ -223,7 +223,7 @@ async def shares(directory: Path, server: Server, *, crowd: int, steady: int, tu
     return Shares(crowd=begun.count(False), steady=begun.count(True))
 
 
-async def _speak_on(desk: Office, number: int) -> None:
+async def _speak_on(desk: FleetClient, number: int) -> None:
     while True:
         ack = await desk.prompt(number)
         while await desk.runtime.answer_to(MessageId(ack.id)) is None:  # noqa: ASYNC110  another process does
@@ -235,8 +235,8 @@ async def burst(directory: Path, server: Server) -> float:
     one is run that was woken after it."""
     async with (
         a_database(server) as store,
-        crew(directory, store) as workers,
-        office(directory, store) as desk,
+        open_crew(directory, store) as workers,
+        open_fleet(directory, store) as desk,
     ):
         await desk.open(2)
         await desk.prompt(0, "tick")
@@ -253,12 +253,12 @@ async def burst(directory: Path, server: Server) -> float:
     return (taken.at - began) / 1e6
 
 
-async def crowded(directory: Path, server: Server, *, places: int = 2) -> float:
+async def fill_places(directory: Path, server: Server, *, places: int = 2) -> float:
     """A worker dies when the only other one has no place left: seconds until all of its turns go on."""
     async with (
         a_database(server) as store,
-        crew(directory, store, heartbeat=HEARTBEAT) as workers,
-        office(directory, store) as desk,
+        open_crew(directory, store, heartbeat=HEARTBEAT) as workers,
+        open_fleet(directory, store) as desk,
     ):
         await desk.open(2 * places)
         first = await workers.start(concurrency=places)
@@ -281,5 +281,5 @@ async def crowded(directory: Path, server: Server, *, places: int = 2) -> float:
     return (max(line.at for line in taken) - died) / 1e6
 
 
-def _ticks(desk: Office, number: int) -> Callable[[Line], bool]:
+def _ticks(desk: FleetClient, number: int) -> Callable[[Line], bool]:
     return lambda line: line.session == desk.sessions[number]

@@ -67,7 +67,7 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
     call: str = ""
     tool: str = ""
     fence: int = 0
-    told: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
     """The marks that a request of the model shows, in their order."""
 
 

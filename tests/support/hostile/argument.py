@@ -41,12 +41,12 @@ def _nested(depth: int) -> Json:
     return value
 
 
-def fitting(schema: Mapping[str, Any], others: Mapping[str, Any]) -> Anything:
+def fitting_values(schema: Mapping[str, Any], others: Mapping[str, Any]) -> Anything:
     """Values that the schema allows, the odd ones among them."""
     if "$ref" in schema:
-        return fitting(others[schema["$ref"].rpartition("/")[2]], others)
+        return fitting_values(others[schema["$ref"].rpartition("/")[2]], others)
     if "anyOf" in schema:
-        return st.one_of([fitting(each, others) for each in schema["anyOf"]])
+        return st.one_of([fitting_values(each, others) for each in schema["anyOf"]])
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     return _KINDS[schema["type"]](schema, others)
@@ -64,11 +64,11 @@ def _integer(schema: Mapping[str, Any], others: Mapping[str, Any]) -> Anything:
 
 def _array(schema: Mapping[str, Any], others: Mapping[str, Any]) -> Anything:
     least, most = schema.get("minItems", 0), min(schema.get("maxItems", 4), 4)
-    return st.lists(fitting(schema["items"], others), min_size=least, max_size=most)
+    return st.lists(fitting_values(schema["items"], others), min_size=least, max_size=most)
 
 
 def _object(schema: Mapping[str, Any], others: Mapping[str, Any]) -> Anything:
-    fields = {name: fitting(each, others) for name, each in schema["properties"].items()}
+    fields = {name: fitting_values(each, others) for name, each in schema["properties"].items()}
     required = {name: value for name, value in fields.items() if name in schema["required"]}
     return st.fixed_dictionaries(
         required, optional={name: value for name, value in fields.items() if name not in required}
@@ -86,9 +86,9 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Anything]] = 
 
 
 @st.composite
-def nearly(draw: st.DrawFn, schema: Mapping[str, Any]) -> dict[str, Json]:
+def nearly_fitting_values(draw: st.DrawFn, schema: Mapping[str, Any]) -> dict[str, Json]:
     """What fits, with one thing wrong."""
-    value = dict(draw(fitting(schema, schema.get("$defs", {}))))
+    value = dict(draw(fitting_values(schema, schema.get("$defs", {}))))
     name = draw(st.sampled_from([*schema["properties"], "unknown"]))
     match draw(st.sampled_from(["drop", "other", "deep", "more"])):
         case "drop":
@@ -104,7 +104,7 @@ def nearly(draw: st.DrawFn, schema: Mapping[str, Any]) -> dict[str, Json]:
 
 def arguments(schema: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Json]]:
     return st.one_of(
-        fitting(schema, schema.get("$defs", {})),
-        nearly(schema),
+        fitting_values(schema, schema.get("$defs", {})),
+        nearly_fitting_values(schema),
         st.dictionaries(st.sampled_from([*schema["properties"], "x"]) | TEXTS, JSON, max_size=4),
     )

@@ -8,7 +8,7 @@ from typing import Any
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
-from tests.support.tool import later
+from tests.support.tool import build_pending_tool
 
 LONG = "echo x >> runs; until [ -e go ]; do sleep 0.05; done; echo ended"
 """Runs until there is a file `go`, and tells in another how often it was started."""
@@ -23,16 +23,18 @@ SCRIPT: Script = {
     ]
 }
 RULES: dict[str, Any] = {"bash": "allow", "unclear_command": "allow", "edit": "ask", "deploy": "allow"}
-DEPLOY = later("deploy", note="it is on its way")
+DEPLOY = build_pending_tool("deploy", note="it is on its way")
 
 
-def coding(data: Path) -> Config:
+def open_batch_runtime(data: Path) -> Config:
     return Config(data_dir=data, permission=RULES)
 
 
 async def serve(data: Path) -> None:
     """Until it is killed, or whoever started it is gone."""
-    async with open_runtime(data, model=ScriptedModel(SCRIPT), tools=[DEPLOY], coding=coding(data)):
+    async with open_runtime(
+        data, model=ScriptedModel(SCRIPT), tools=[DEPLOY], coding=open_batch_runtime(data)
+    ):
         await asyncio.to_thread(sys.stdin.buffer.read)
 
 

@@ -25,7 +25,7 @@ GHOST = '(env -i PATH="$PATH" setsid sh -c "{stubborn}" {token} > /dev/null 2>&1
 """Without mark, session, parent and pipe."""
 
 
-def command(daemon: str, *, up: Path, token: str, then: str) -> str:
+def daemon_command(daemon: str, *, up: Path, token: str, then: str) -> str:
     """Start it, wait until it runs, and then do the rest."""
     script = daemon.replace("{polite}", POLITE).replace("{stubborn}", STUBBORN)
     started = script.replace("{token}", token).replace("{up}", str(up))

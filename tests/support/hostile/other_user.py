@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.http.raw import WAIT, Heard
+from tests.support.http.raw import WAIT, Response
 
-STRANGER = 1234
+OTHER_UID = 1234
 takes_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a program of another user")
 
 _PROGRAM = """
@@ -46,7 +46,7 @@ json.dump(heard, sys.stdout)
 """
 
 
-async def ask_as(uid: int, address: str, port: int, requests: Sequence[bytes]) -> list[Heard]:
+async def request_as(uid: int, address: str, port: int, requests: Sequence[bytes]) -> list[Response]:
     """Send them one after the other on one connection of a program that this user runs.
 
     `address` may end with `@`, and the address and port that it comes from.
@@ -62,7 +62,7 @@ async def ask_as(uid: int, address: str, port: int, requests: Sequence[bytes]) -
             json.dumps([each.decode("latin-1") for each in requests]).encode()
         )
     assert process.returncode == 0
-    return [Heard(status, headers, body.encode()) for status, headers, body in json.loads(said)]
+    return [Response(status, headers, body.encode()) for status, headers, body in json.loads(said)]
 
 
 _SERVER = """
@@ -86,7 +86,7 @@ asyncio.run(main(int(sys.argv[1]), sys.argv[2]))
 
 
 @asynccontextmanager
-async def server_of(uid: int) -> AsyncIterator[int]:
+async def open_server_as(uid: int) -> AsyncIterator[int]:
     """A server that this user runs, in a process of its own; gives its port."""
     with TemporaryDirectory() as data:  # folders of pytest are for their owner alone
         os.chown(data, uid, uid)

@@ -44,7 +44,7 @@ _BAITS = (
     "&lt;file>",
     *(f"\n{text}\n" for text in NOTICES),
 )
-hostile = st.lists(st.one_of(st.sampled_from(_BAITS), st.text(max_size=6)), max_size=12).map("".join)
+hostile_texts = st.lists(st.one_of(st.sampled_from(_BAITS), st.text(max_size=6)), max_size=12).map("".join)
 
 _TAG = re.compile(rf"<(/?)({'|'.join(sorted(TAGS, reverse=True))})((?: [a-z_]+=\"[^\"]*\")*)>")
 _NAMES = "|".join(re.sub("[_-]", "[_-]", tag) for tag in TAGS)
@@ -55,26 +55,26 @@ _A_NOTICE = re.compile(
 )
 
 
-class Inside(Struct, frozen=True):
+class Envelope(Struct, frozen=True):
     tag: str
-    said: str
+    attributes: str
     """Its attributes."""
     text: str
     """What the innermost envelopes hold, decoded; of the others what stands between those, as it is."""
 
 
-def looks(text: str) -> int:
+def find_tags(text: str) -> int:
     """How many tags of ours a careless reader finds: blind to what is not seen, to case and to spaces."""
     seen = "".join(sign for sign in text if sign.isspace() or unicodedata.category(sign) not in ("Cf", "Cc"))
     return len(_LOOKS_LIKE.findall(seen.casefold()))
 
 
-def envelopes(text: str) -> list[Inside]:
+def read_envelopes(text: str) -> list[Envelope]:
     """The envelopes in the order in which they end; fails if a tag is left open or closes another one."""
-    found: list[Inside] = []
+    found: list[Envelope] = []
     open_: list[re.Match[str]] = []
     tags = list(_TAG.finditer(text))
-    assert looks(text) == len(tags), text
+    assert find_tags(text) == len(tags), text
     for at, tag in enumerate(tags):
         if not tag[1]:
             open_.append(tag)
@@ -82,12 +82,12 @@ def envelopes(text: str) -> list[Inside]:
         began = open_.pop()
         assert began[2] == tag[2], text
         inside = text[began.end() + 1 : tag.start() - 1] if tags[at - 1] is began else ""
-        found.append(Inside(tag[2], began[3].strip(), unescape_tags(inside)))
+        found.append(Envelope(tag[2], began[3].strip(), unescape_tags(inside)))
     assert not open_, text
     return found
 
 
-def outside(text: str) -> Iterator[str]:
+def text_outside(text: str) -> Iterator[str]:
     """The lines that stand in no envelope of another's text: ours alone, if all is well."""
     depth, left, last = 0, "", 0
     for tag in _TAG.finditer(text):
@@ -98,6 +98,6 @@ def outside(text: str) -> Iterator[str]:
     yield from (left + text[last:]).splitlines()
 
 
-def forged(text: str) -> list[str]:
+def forged_notices(text: str) -> list[str]:
     """Lines outside that read as a notice."""
-    return [line for line in outside(text) if _A_NOTICE.search(line)]
+    return [line for line in text_outside(text) if _A_NOTICE.search(line)]

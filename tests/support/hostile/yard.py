@@ -15,7 +15,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked
 from asyncagents.llm.scripted import CallTool, ScriptLine, call, say
 from tests.support.hostile.hole import FOLDERS
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 
 CANARY = "CANARY-7f3a"
 """Stands only in files outside of the project: no result may have it."""
@@ -32,16 +32,16 @@ class Yard(Struct, frozen=True):
     def picture(self) -> dict[str, str]:
         """Every file inside and outside, and what it holds."""
         tops = (self.root, self.outside)
-        return {str(path): _held(path) for top in tops for path in sorted(top.rglob("*"))}
+        return {str(path): _read_held(path) for top in tops for path in sorted(top.rglob("*"))}
 
 
-def _held(path: Path) -> str:
+def _read_held(path: Path) -> str:
     if path.is_symlink():
         return f"-> {os.readlink(path)}"
     return path.read_bytes().hex() if path.is_file() else ""
 
 
-def yard(tmp_path: Path, files: Mapping[str, str] | None = None) -> Yard:
+def create_yard(tmp_path: Path, files: Mapping[str, str] | None = None) -> Yard:
     """A git repository, and a folder next to it that holds a secret."""
     place = Yard(tmp_path / "project", tmp_path / "outside")
     subprocess.run(["git", "init", "-q", str(place.root)], check=True)
@@ -53,7 +53,7 @@ def yard(tmp_path: Path, files: Mapping[str, str] | None = None) -> Yard:
     return place
 
 
-class Judged(Struct, frozen=True):
+class CallReport(Struct, frozen=True):
     """What became of each call of a batch, in the order of the calls."""
 
     asks: tuple[PermissionRequest | None, ...]
@@ -65,12 +65,12 @@ class Judged(Struct, frozen=True):
         return [number for number, state in enumerate(self.states) if isinstance(state, ToolCompleted)]
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """All that a model would hear of it."""
-        return "\n".join(_said(state) for state in self.states if state)
+        return "\n".join(_state_text(state) for state in self.states if state)
 
 
-def _said(state: ToolCompleted | ToolFailed) -> str:
+def _state_text(state: ToolCompleted | ToolFailed) -> str:
     said = state.output if isinstance(state, ToolCompleted) else state.error
     return f"{said}\n{state.metadata}"
 
@@ -83,7 +83,7 @@ class _Tally:
         self.asks: dict[str, PermissionRequest] = {}
         self.ends: dict[str, ToolCompleted | ToolFailed] = {}
 
-    def hear(self, event: Event) -> bool:
+    def take_event(self, event: Event) -> bool:
         """Whether every call either asks or has ended."""
         match event:
             case PermissionAsked(request=PermissionRequest(tool=tool) as request) if tool is not None:
@@ -96,23 +96,23 @@ class _Tally:
 
 
 @asynccontextmanager
-async def coder(
+async def open_coder(
     tmp_path: Path, place: Yard, calls: Sequence[ScriptLine], **config: Any
 ) -> AsyncIterator[Stage]:
     """A runtime whose model makes these calls in one step when it hears `go`."""
     agents = {name: AgentConfig(mode="all") for name in ("explore", "general")}  # else they get tasks
     coding = Config(data_dir=tmp_path / "data", agent=agents, **config)
     script = {"go": [list(calls), [say("Done.")]]}
-    async with stage(tmp_path / "data", script, coding=coding, directory=place.root) as at:
+    async with open_stage(tmp_path / "data", script, coding=coding, directory=place.root) as at:
         yield at
 
 
-async def judged(
+async def run_calls(
     tmp_path: Path, place: Yard, calls: Sequence[ScriptLine], *, agent: str = "build", **config: Any
-) -> Judged:
+) -> CallReport:
     """Make the calls in one step; what asks is left unanswered and ends with the session's work."""
-    async with coder(tmp_path, place, calls, **config) as at:
-        tally = await tallied(at, len(calls), agent=agent)
+    async with open_coder(tmp_path, place, calls, **config) as at:
+        tally = await tally_calls(at, len(calls), agent=agent)
         assert await at.abort()
         part_ids = [
             part.call_id
@@ -121,7 +121,7 @@ async def judged(
             if isinstance(part, ToolPart)
         ]
     assert len(part_ids) == len(calls)
-    return Judged(
+    return CallReport(
         tuple(tally.asks.get(each) for each in part_ids), tuple(tally.ends.get(each) for each in part_ids)
     )
 
@@ -133,30 +133,30 @@ async def asks_after_always(
     agents = {name: AgentConfig(mode="all") for name in ("explore", "general")}  # else they get tasks
     coding = Config(data_dir=tmp_path / "data", agent=agents, **config)
     script = {"first": [list(first), [say("Ok.")]], "go": [list(then), [say("Done.")]]}
-    async with stage(tmp_path / "data", script, coding=coding, directory=place.root) as at:
+    async with open_stage(tmp_path / "data", script, coding=coding, directory=place.root) as at:
         await at.runtime.send(at.session_id, "first")
-        asked = await at.ears.until(PermissionAsked)
+        asked = await at.listener.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
-        tally = await tallied(at, len(then) + 1)  # the first one's end is still to be heard
+        tally = await tally_calls(at, len(then) + 1)  # the first one's end is still to be heard
         assert await at.abort()
     return list(tally.asks.values())
 
 
-async def tallied(at: Stage, count: int, *, agent: str = "build") -> _Tally:
+async def tally_calls(at: Stage, count: int, *, agent: str = "build") -> _Tally:
     """Say `go`, and wait until each of so many calls asks or has ended."""
     tally = _Tally(count)
     await at.runtime.send(at.session_id, "go", agent=agent)
     kinds: Any = PermissionAsked | PartUpdated
-    await at.ears.until(kinds, tally.hear)
+    await at.listener.until(kinds, tally.take_event)
     return tally
 
 
-def shell(commands: Sequence[str]) -> list[ScriptLine]:
+def shell_calls(commands: Sequence[str]) -> list[ScriptLine]:
     return [call("bash", command=command) for command in commands]
 
 
-def written(line: ScriptLine) -> str:
+def describe_call(line: ScriptLine) -> str:
     """A call as a failing test shows it."""
     assert isinstance(line, CallTool)
     return f"{line.tool} {line.input}"
@@ -189,10 +189,10 @@ FILES = {
 
 def plant_holes(tmp_path: Path) -> Yard:
     """Make the yard of the holes."""
-    place = yard(tmp_path, FILES)
+    place = create_yard(tmp_path, FILES)
     (place.root / "evil").chmod(0o755)
     for name in FOLDERS:
-        (place.root / fill(name, place)).mkdir(parents=True, exist_ok=True)
+        (place.root / fill_paths(name, place)).mkdir(parents=True, exist_ok=True)
     for name, target in {
         "link": str(place.outside),
         "secret-link": str(place.secret),
@@ -209,5 +209,5 @@ def plant_holes(tmp_path: Path) -> Yard:
     return place
 
 
-def fill(text: str, place: Yard) -> str:
+def fill_paths(text: str, place: Yard) -> str:
     return text.replace("{out}", str(place.outside))

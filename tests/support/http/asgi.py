@@ -18,7 +18,9 @@ TOKEN = "0123456789abcdef" * 4
 MANY = 1_000_000
 
 
-def application(runtime: Runtime, directory: str = "/", *, timeouts: Timeouts | None = None) -> Application:
+def build_application(
+    runtime: Runtime, directory: str = "/", *, timeouts: Timeouts | None = None
+) -> Application:
     """With the token above, and no limit to how often one may come."""
     clock = SystemClock()
     server = ServerContext(
@@ -28,7 +30,7 @@ def application(runtime: Runtime, directory: str = "/", *, timeouts: Timeouts | 
     return Application(server, Authorizer(token=TOKEN, is_loopback=True), ROUTES, rates, timeouts=timeouts)
 
 
-async def ask(app: Application, request: Request, *, token: str | None = TOKEN) -> Response:
+async def call_application(app: Application, request: Request, *, token: str | None = TOKEN) -> Response:
     """As from this machine, with its length and, if there is one, the token."""
     sent: list[dict[str, Any]] = []
     proof: Pairs = (("authorization", f"Bearer {token}"),) if token else ()

@@ -14,15 +14,15 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.delegation import Scenes, office
+from tests.support.delegation import RequestScript, open_delegation_stage
 from tests.support.runtime import Stage
 from tests.support.wait import PATIENCE
 
-LATE = 3_600.0
+NO_HEARTBEAT = 3_600.0
 """A silence that no test lives to hear the end of."""
 
 
-class Told(Struct, frozen=True):
+class Response(Struct, frozen=True):
     """An answer; `json` only if it is some."""
 
     status: int
@@ -42,12 +42,12 @@ class Frame(Struct, frozen=True):
     id: str
 
 
-class Listener:
+class EventStream:
     """Reads a stream as the standard of server-sent events says."""
 
     def __init__(self, response: ClientResponse) -> None:
         self._response = response
-        self.heard: list[Frame] = []
+        self.frames: list[Frame] = []
         self.id = ""
         self.retry: int | None = None
 
@@ -73,8 +73,8 @@ class Listener:
         if "data" not in fields:
             return None
         data = msgspec.json.decode("\n".join(fields["data"]))
-        self.heard.append(Frame(fields.get("event", ["message"])[-1], data, self.id))
-        return self.heard[-1]
+        self.frames.append(Frame(fields.get("event", ["message"])[-1], data, self.id))
+        return self.frames[-1]
 
     async def until(self, type: str, where: Callable[[Any], bool] = lambda data: True) -> Frame:
         """The next of this type, after those that were waited for before."""
@@ -82,16 +82,16 @@ class Listener:
             while (found := await self.next()) is not None:
                 if found.type == type and where(found.data):
                     return found
-        raise AssertionError(f"the stream ended after {[each.type for each in self.heard]}")
+        raise AssertionError(f"the stream ended after {[each.type for each in self.frames]}")
 
     async def until_end(self) -> list[Frame]:
         async with asyncio.timeout(PATIENCE):
             while await self.next() is not None:
                 pass
-        return self.heard
+        return self.frames
 
 
-class Caller:
+class HttpClient:
     """Asks a server as another program does."""
 
     def __init__(self, http: ClientSession, listing: Listing) -> None:
@@ -99,19 +99,19 @@ class Caller:
         self.listing = listing
 
     @property
-    def token(self) -> dict[str, str]:
+    def authorization(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.listing.token}"}
 
-    async def ask(self, method: str, path: str, **more: Any) -> Told:
+    async def request(self, method: str, path: str, **more: Any) -> Response:
         async with (
             asyncio.timeout(PATIENCE),
             self.http.request(method, f"{self.listing.url}{path}", **more) as response,
         ):
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Told(response.status, headers, await response.read())
+            return Response(response.status, headers, await response.read())
 
-    async def get(self, path: str, **query: str | int) -> Told:
-        return await self.ask("GET", path, params=query)
+    async def get(self, path: str, **query: str | int) -> Response:
+        return await self.request("GET", path, params=query)
 
     async def json(self, path: str, **query: str | int) -> Any:
         """What a good question is answered."""
@@ -120,46 +120,52 @@ class Caller:
         return told.json
 
     @asynccontextmanager
-    async def listen(self, path: str = "/v1/events", **more: Any) -> AsyncIterator[Listener]:
+    async def stream(self, path: str = "/v1/events", **more: Any) -> AsyncIterator[EventStream]:
         async with self.http.get(f"{self.listing.url}{path}", **more) as response:
             assert response.status == 200, await response.text()
             assert response.content_type == "text/event-stream"
-            yield Listener(response)
+            yield EventStream(response)
 
 
-class Served:
+class StageClient:
     """A stage, and the server before it."""
 
-    def __init__(self, stage: Stage, caller: Caller) -> None:
+    def __init__(self, stage: Stage, caller: HttpClient) -> None:
         self.stage = stage
         self.runtime = stage.runtime
         self.caller = caller
         self.listing = caller.listing
         self.json = caller.json
         self.get = caller.get
-        self.listen = caller.listen
+        self.stream = caller.stream
 
 
 @asynccontextmanager
-async def serve(
-    runtime: Runtime, data: Path, *, silence: float = LATE, **listening: Any
-) -> AsyncIterator[Caller]:
+async def serve_runtime(
+    runtime: Runtime, data: Path, *, silence: float = NO_HEARTBEAT, **listening: Any
+) -> AsyncIterator[HttpClient]:
     """Any runtime, on whichever port is free."""
     where = ServerOptions(port=0, idle_heartbeat_seconds=silence, **listening)
-    async with open_server(runtime, data, where, directory=data) as listing, calling(listing) as caller:
+    async with (
+        open_server(runtime, data, where, directory=data) as listing,
+        open_http_client(listing) as caller,
+    ):
         yield caller
 
 
 @asynccontextmanager
-async def calling(listing: Listing) -> AsyncIterator[Caller]:
+async def open_http_client(listing: Listing) -> AsyncIterator[HttpClient]:
     async with ClientSession(timeout=ClientTimeout(total=None), read_bufsize=2**24) as http:
-        yield Caller(http, listing)
+        yield HttpClient(http, listing)
 
 
 @asynccontextmanager
-async def serving(
-    data: Path, scenes: Scenes, *tools: AnyTool, silence: float = LATE, **more: Any
-) -> AsyncIterator[Served]:
+async def serve_delegation(
+    data: Path, scenes: RequestScript, *tools: AnyTool, silence: float = NO_HEARTBEAT, **more: Any
+) -> AsyncIterator[StageClient]:
     """A stage where agents launch agents, and its server."""
-    async with office(data, scenes, *tools, **more) as at, serve(at.runtime, data, silence=silence) as caller:
-        yield Served(at, caller)
+    async with (
+        open_delegation_stage(data, scenes, *tools, **more) as at,
+        serve_runtime(at.runtime, data, silence=silence) as caller,
+    ):
+        yield StageClient(at, caller)

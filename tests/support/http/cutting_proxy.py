@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
 
-class Cutter:
+class CuttingProxy:
     """`cut` is asked for each piece that the server sends: True ends the connection before it arrives."""
 
     def __init__(self, url: str) -> None:
@@ -52,8 +52,8 @@ class Cutter:
 
 
 @asynccontextmanager
-async def cutting(url: str) -> AsyncIterator[Cutter]:
-    cutter = Cutter(url)
+async def open_cutting_proxy(url: str) -> AsyncIterator[CuttingProxy]:
+    cutter = CuttingProxy(url)
     server = await asyncio.start_server(cutter.carry, "127.0.0.1", 0)
     async with server:
         cutter.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -12,15 +12,15 @@ from asyncagents.llm.scripted import say
 from asyncagents.server.discovery import Listing
 from tests.support.wait import PATIENCE
 
-BEATS = "server.heartbeat"
+HEARTBEAT = "server.heartbeat"
 
 
-class Hearer:
+class OpencodeStream:
     def __init__(self, response: ClientResponse) -> None:
         self.headers = response.headers
         self._response = response
         self.raw: list[bytes] = []
-        self.heard: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         """All but heartbeats, as they came."""
 
     async def next(self) -> dict[str, Any] | None:
@@ -37,8 +37,8 @@ class Hearer:
             assert frame.startswith(b"data: {"), frame
             assert frame.count(b"\n") == 2, frame
             event: dict[str, Any] = json.loads(frame[6:])
-            if event.get("payload", event)["type"] != BEATS:
-                self.heard.append(event)
+            if event.get("payload", event)["type"] != HEARTBEAT:
+                self.events.append(event)
                 return event
 
     async def until(
@@ -60,15 +60,17 @@ class Hearer:
 
     @property
     def types(self) -> list[str]:
-        return [event.get("payload", event)["type"] for event in self.heard]
+        return [event.get("payload", event)["type"] for event in self.events]
 
     def sessions(self) -> set[str]:
-        told = [event.get("payload", event)["properties"] for event in self.heard]
+        told = [event.get("payload", event)["properties"] for event in self.events]
         return {properties["sessionID"] for properties in told if "sessionID" in properties}
 
 
 @asynccontextmanager
-async def hearing(listing: Listing, path: str = "/event", **more: Any) -> AsyncIterator[Hearer]:
+async def open_opencode_stream(
+    listing: Listing, path: str = "/event", **more: Any
+) -> AsyncIterator[OpencodeStream]:
     """From the moment that it is connected."""
     headers = {"authorization": f"Bearer {listing.token}", **more.pop("headers", {})}
     timeout = ClientTimeout(total=None, sock_read=PATIENCE)
@@ -77,13 +79,13 @@ async def hearing(listing: Listing, path: str = "/event", **more: Any) -> AsyncI
         http.get(f"{listing.url}{path}", headers=headers, **more) as response,
     ):
         assert response.status == 200, await response.text()
-        hearer = Hearer(response)
+        hearer = OpencodeStream(response)
         await hearer.until("server.connected")
-        assert len(hearer.heard) == 1, "it comes first"
+        assert len(hearer.events) == 1, "it comes first"
         yield hearer
 
 
-class Screen:
+class OpencodeMirror:
     """What a client knows of sessions: what it read once, and what it heard since."""
 
     def __init__(self) -> None:

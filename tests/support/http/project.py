@@ -22,7 +22,7 @@ from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.wait import PATIENCE
 
-KEY = "sk-this-key-must-never-be-told"
+SECRET_KEY = "sk-this-key-must-never-be-told"
 PROVIDERS: dict[str, Any] = {
     "enabled_providers": ["fake"],
     "model": "fake/fake",
@@ -32,9 +32,9 @@ PROVIDERS: dict[str, Any] = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {
                 "baseURL": "http://127.0.0.1:9/v1",
-                "apiKey": KEY,
-                "headers": {"X-Door": KEY},
-                "secret": KEY,
+                "apiKey": SECRET_KEY,
+                "headers": {"X-Door": SECRET_KEY},
+                "secret": SECRET_KEY,
             },
             "models": {
                 "fake": {
@@ -42,8 +42,8 @@ PROVIDERS: dict[str, Any] = {
                     "tool_call": True,
                     "cost": {"input": 1, "output": 2},
                     "limit": {"context": 200_000, "output": 8_192},
-                    "headers": {"X-Door": KEY},
-                    "options": {"token": KEY, "effort": "low"},
+                    "headers": {"X-Door": SECRET_KEY},
+                    "options": {"token": SECRET_KEY, "effort": "low"},
                 }
             },
         }
@@ -52,13 +52,13 @@ PROVIDERS: dict[str, Any] = {
 SKILL = "---\nname: tidy\ndescription: Tidies up.\n---\nPut things away.\n"
 
 
-class Told(Struct, frozen=True):
+class Response(Struct, frozen=True):
     status: int
-    body: Any
+    json: Any
     text: str
 
 
-class Asker:
+class ProjectClient:
     def __init__(self, http: ClientSession, listing: Listing, runtime: Runtime, root: Path) -> None:
         self._http = http
         self._url = listing.url
@@ -66,7 +66,7 @@ class Asker:
         self.runtime = runtime
         self.root = root
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Told:
+    async def request(self, method: str, path: str, body: Any = None, **headers: str) -> Response:
         """`path` goes out as it is, encoded or not."""
         named = self._token | {name.replace("_", "-"): value for name, value in headers.items()}
         url = URL(f"{self._url}{path}", encoded=True)
@@ -76,39 +76,39 @@ class Asker:
         ):
             text = await response.text()
             is_json = response.content_type == "application/json" and text
-            return Told(response.status, json.loads(text) if is_json else text, text)
+            return Response(response.status, json.loads(text) if is_json else text, text)
 
-    async def get(self, path: str, **headers: str) -> Told:
-        return await self.ask("GET", path, **headers)
+    async def get(self, path: str, **headers: str) -> Response:
+        return await self.request("GET", path, **headers)
 
-    async def seen(self, path: str) -> Any:
+    async def json(self, path: str) -> Any:
         """What a good question is answered."""
         told = await self.get(path)
         assert told.status == 200, (path, told)
-        return told.body
+        return told.json
 
 
-def repository(root: Path, files: Mapping[str, str | bytes]) -> None:
+def commit_repository(root: Path, files: Mapping[str, str | bytes]) -> None:
     """With one commit of these files."""
-    git(root.parent, "init", "-q", "-b", "main", str(root))
-    write(root, files)
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "--allow-empty", "-m", "first")
+    run_git(root.parent, "init", "-q", "-b", "main", str(root))
+    write_files(root, files)
+    run_git(root, "add", "-A")
+    run_git(root, "commit", "-q", "--allow-empty", "-m", "first")
 
 
-def write(root: Path, files: Mapping[str, str | bytes]) -> None:
+def write_files(root: Path, files: Mapping[str, str | bytes]) -> None:
     for name, content in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def git(where: Path, *words: str) -> str:
+def run_git(where: Path, *words: str) -> str:
     who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
     done = subprocess.run(["git", *who, *words], cwd=where, check=True, capture_output=True, text=True)
     return done.stdout
 
 
-def at_home(tmp_path: Path, patch: pytest.MonkeyPatch, config: Mapping[str, Any] = PROVIDERS) -> Path:
+def make_home(tmp_path: Path, patch: pytest.MonkeyPatch, config: Mapping[str, Any] = PROVIDERS) -> Path:
     """A home with nothing in it but this configuration."""
     home = tmp_path / "home"
     folder = home / ".config" / "asyncagents"
@@ -122,7 +122,7 @@ def at_home(tmp_path: Path, patch: pytest.MonkeyPatch, config: Mapping[str, Any]
 
 
 @asynccontextmanager
-async def reading(tmp_path: Path, root: Path) -> AsyncIterator[Asker]:
+async def serve_project(tmp_path: Path, root: Path) -> AsyncIterator[ProjectClient]:
     data = tmp_path / "data"
     loaded = load_config(system_environment(), directory=root, data_dir=data)
     async with (
@@ -130,13 +130,13 @@ async def reading(tmp_path: Path, root: Path) -> AsyncIterator[Asker]:
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
         open_server(runtime, data, ServerOptions(port=0), directory=root) as listing,
     ):
-        yield Asker(http, listing, runtime, root)
+        yield ProjectClient(http, listing, runtime, root)
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project under git, of a user whose home holds the providers."""
-    at_home(tmp_path, monkeypatch)
+    make_home(tmp_path, monkeypatch)
     root = tmp_path / "project"
-    repository(root, {"src/a.py": 'def hello():\n    return "hello world"\n', ".gitignore": "*.log\n"})
+    commit_repository(root, {"src/a.py": 'def hello():\n    return "hello world"\n', ".gitignore": "*.log\n"})
     return root

@@ -23,7 +23,7 @@ from asyncagents.server.serve import ServerOptions, open_server
 WAIT = 20.0
 """So long a test waits for what must come; a healthy run never does."""
 
-SHORT = Timeouts(
+SHORT_TIMEOUTS = Timeouts(
     header_seconds=0.4,
     body_seconds=0.4,
     discard_seconds=0.05,
@@ -34,7 +34,7 @@ SHORT = Timeouts(
 )
 
 
-class Heard(Struct, frozen=True):
+class Response(Struct, frozen=True):
     """An answer; all zero and empty: there was none."""
 
     status: int = 0
@@ -42,12 +42,12 @@ class Heard(Struct, frozen=True):
     body: bytes = b""
 
     @property
-    def name(self) -> str:
+    def error_name(self) -> str:
         """Of the error that it tells of."""
         return str(msgspec.json.decode(self.body)["name"])
 
 
-class Wire:
+class RawConnection:
     """A connection of the attacker's."""
 
     def __init__(self, reader: StreamReader, writer: StreamWriter) -> None:
@@ -60,21 +60,21 @@ class Wire:
             self.writer.write(data)
             await self.writer.drain()
 
-    async def hear(self, *, head: bool = False) -> Heard:
+    async def read_response(self, *, head: bool = False) -> Response:
         """The next answer."""
         async with asyncio.timeout(WAIT):
             try:
                 raw = await self.reader.readuntil(b"\r\n\r\n")
             except (asyncio.IncompleteReadError, ConnectionError):
-                return Heard()
+                return Response()
             first, *lines = raw.decode("latin-1").rstrip().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
             size = 0 if head else int(headers.get("content-length", "0"))
             with suppress(asyncio.IncompleteReadError, ConnectionError):
-                return Heard(int(first.split(" ")[1]), headers, await self.reader.readexactly(size))
-            return Heard()
+                return Response(int(first.split(" ")[1]), headers, await self.reader.readexactly(size))
+            return Response()
 
-    async def until_closed(self) -> bytes:
+    async def read_until_closed(self) -> bytes:
         """All that still comes."""
         said = b""
         async with asyncio.timeout(WAIT):
@@ -83,7 +83,7 @@ class Wire:
                     said += piece
         return said
 
-    async def until_said(self, text: bytes) -> bytes:
+    async def read_until(self, text: bytes) -> bytes:
         """All that came by then."""
         said = b""
         async with asyncio.timeout(WAIT):
@@ -93,7 +93,7 @@ class Wire:
                 said += piece
         return said
 
-    async def until(self, there: Callable[[], bool]) -> None:
+    async def wait_for(self, there: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT):
             while not there():  # noqa: ASYNC110  the other side does it
                 await asyncio.sleep(0.01)
@@ -128,7 +128,7 @@ class Target:
         self.token = listing.token or ""
         self.bearer = {"Authorization": f"Bearer {self.token}"}
 
-    async def connect(self, address: str = "127.0.0.1", *, buffer: int = 0) -> Wire:
+    async def connect(self, address: str = "127.0.0.1", *, buffer: int = 0) -> RawConnection:
         """`buffer`: so little is taken of what nobody reads."""
         raw = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
         raw.setblocking(False)
@@ -139,24 +139,24 @@ class Target:
         except OSError:
             raw.close()
             raise
-        return Wire(*await asyncio.open_connection(sock=raw, limit=buffer or 2**16))
+        return RawConnection(*await asyncio.open_connection(sock=raw, limit=buffer or 2**16))
 
-    async def say(self, raw: bytes, *, head: bool = False) -> Heard:
+    async def send_raw(self, raw: bytes, *, head: bool = False) -> Response:
         """On a connection of its own."""
         async with await self.connect() as wire:
             await wire.send(raw)
-            return await wire.hear(head=head)
+            return await wire.read_response(head=head)
 
-    async def ask(
+    async def request(
         self,
         method: str,
         target: str,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> Heard:
-        return await self.say(self.request(method, target, headers, body), head=method == "HEAD")
+    ) -> Response:
+        return await self.send_raw(self.build_request(method, target, headers, body), head=method == "HEAD")
 
-    def request(
+    def build_request(
         self,
         method: str,
         target: str,
@@ -175,17 +175,17 @@ class Target:
         ]
         return "\r\n".join(lines).encode("latin-1") + (body or b"")
 
-    def buffered(self) -> list[int]:
+    def buffered_bytes(self) -> list[int]:
         """How much the server holds for each of its connections."""
         found = [each for each in gc.get_objects() if isinstance(each, HttpConnection)]
         return [each.transport.get_write_buffer_size() for each in found if not each._is_lost]
 
-    async def is_well(self) -> bool:
-        return (await self.ask("GET", "/v1/health")).status == 200
+    async def is_healthy(self) -> bool:
+        return (await self.request("GET", "/v1/health")).status == 200
 
 
 @asynccontextmanager
-async def target(
+async def open_target(
     data: Path, *, timeouts: Timeouts | None = None, script: Script | None = None, **listening: Any
 ) -> AsyncIterator[Target]:
     """On whichever port is free. It is well after all that was done to it."""
@@ -196,7 +196,7 @@ async def target(
     ):
         found = Target(runtime, listing)
         yield found
-        assert await found.is_well()
+        assert await found.is_healthy()
 
 
 def lan_address() -> str:

@@ -25,9 +25,9 @@ from asyncagents.domain.id import MessageId, PartId
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.http.client import Caller, serve
-from tests.support.process.command_line import PATIENCE
-from tests.support.runtime import Stage, stage
+from tests.support.http.client import HttpClient, serve_runtime
+from tests.support.process.command_line import PROCESS_PATIENCE
+from tests.support.runtime import Stage, open_stage
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def open_attached_client(
     data: Path, script: Script, *tools: AnyTool
 ) -> AsyncIterator[tuple[Client, Stage]]:
     async with (
-        stage(data, script, tools=tools) as at,
+        open_stage(data, script, tools=tools) as at,
         open_server(at.runtime, data, ServerOptions(port=0), directory=data),
         open_client(data=data) as client,
     ):
@@ -49,20 +49,20 @@ APPROVAL_SCRIPT: Script = {word: [list(APPROVAL_CALLS), [say("Done.")]] for word
 
 
 @asynccontextmanager
-async def serve_approvals(tmp_path: Path) -> AsyncIterator[tuple[Stage, Caller, Client]]:
+async def serve_approvals(tmp_path: Path) -> AsyncIterator[tuple[Stage, HttpClient, Client]]:
     """A session whose two asks were answered with always, and a server before it."""
     data, project = tmp_path / "data", tmp_path / "project"
     project.mkdir()
     (project / ".env").write_text("KEY=1\n")
     coding = Config(data_dir=data, permission={"bash": "ask"})
     async with (
-        stage(data, APPROVAL_SCRIPT, coding=coding, directory=project) as at,
-        serve(at.runtime, data) as caller,
+        open_stage(data, APPROVAL_SCRIPT, coding=coding, directory=project) as at,
+        serve_runtime(at.runtime, data) as caller,
         open_client(data=data) as client,
     ):
         await at.runtime.send(at.session_id, "go")
         for _ in APPROVAL_CALLS:
-            asked = await at.ears.until(PermissionAsked)
+            asked = await at.listener.until(PermissionAsked)
             await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
         yield at, caller, client
@@ -102,14 +102,14 @@ class EventMirror:
                 pass
 
     async def until(self, deltas: int) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROCESS_PATIENCE):
             while self.deltas < deltas:
                 self._more.clear()
                 await self._more.wait()
 
     async def until_shows(self, entries: tuple[MessageWithParts, ...]) -> None:
         """All of it, and nothing else."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROCESS_PATIENCE):
             while not self._shows(entries):
                 self._more.clear()
                 await self._more.wait()

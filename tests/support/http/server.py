@@ -14,15 +14,15 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 from tests.support.wait import PATIENCE
 
 
-class Said(Struct, frozen=True):
+class Response(Struct, frozen=True):
     """What the server answered."""
 
     status: int
-    body: Any
+    json: Any
 
 
 class Frame(Struct, frozen=True):
@@ -31,29 +31,29 @@ class Frame(Struct, frozen=True):
     id: str | None
 
 
-class Caller:
+class StageClient:
     def __init__(self, at: Stage, listing: Listing, http: ClientSession) -> None:
         self.stage = at
         self.listing = listing
         self._http = http
         self._token = {"authorization": f"Bearer {listing.token}"}
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Said:
+    async def request(self, method: str, path: str, body: Any = None, **headers: str) -> Response:
         named = self._token | {name.replace("_", "-"): value for name, value in headers.items()}
         async with asyncio.timeout(PATIENCE):
             async with self._http.request(
                 method, f"{self.listing.url}{path}", json=body, headers=named
             ) as response:
                 text = await response.text()
-                return Said(response.status, json.loads(text) if text else None)
+                return Response(response.status, json.loads(text) if text else None)
 
-    async def get(self, path: str) -> Said:
-        return await self.ask("GET", path)
+    async def get(self, path: str) -> Response:
+        return await self.request("GET", path)
 
-    async def post(self, path: str, body: Any = None, **headers: str) -> Said:
-        return await self.ask("POST", path, {} if body is None else body, **headers)
+    async def post(self, path: str, body: Any = None, **headers: str) -> Response:
+        return await self.request("POST", path, {} if body is None else body, **headers)
 
-    async def raw(self, method: str, path: str, data: bytes) -> int:
+    async def send_raw(self, method: str, path: str, data: bytes) -> int:
         kind = self._token | {"content-type": "application/json"}
         async with self._http.request(
             method, f"{self.listing.url}{path}", data=data, headers=kind
@@ -79,12 +79,12 @@ async def frames(response: ClientResponse) -> AsyncIterator[Frame]:
 
 
 @asynccontextmanager
-async def calling(
+async def serve_stage(
     data: Path, script: Script | ScriptedModel, *, tools: Sequence[AnyTool] = (), **more: Any
-) -> AsyncIterator[Caller]:
+) -> AsyncIterator[StageClient]:
     async with (
-        stage(data, script, tools=tools, **more) as at,
+        open_stage(data, script, tools=tools, **more) as at,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
         open_server(at.runtime, data, ServerOptions(port=0), directory=data) as listing,
     ):
-        yield Caller(at, listing, http)
+        yield StageClient(at, listing, http)

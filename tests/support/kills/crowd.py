@@ -21,7 +21,7 @@ BUSY_SECONDS = 12
 REST_SECONDS = 600
 
 
-class Said(Struct, frozen=True):
+class Statement(Struct, frozen=True):
     session_id: SessionId
     text: str
     wakes: bool
@@ -32,7 +32,7 @@ class Crowd:
         self.rng = rng
         self.stage = Stage()
         self.stage.mirrors.append(Mirror())
-        self._unsure: dict[str, Said] = {}
+        self._unsure: dict[str, Statement] = {}
         """Sent, and the power went before it was acknowledged: sent again with the same key."""
         self._keys = 0
 
@@ -65,13 +65,13 @@ class Crowd:
         ]
         await self.rng.choices(acts, [25, 15, 8, 20, 15, 7, 10])[0](runtime)
 
-    def _something(self, *, wakes: bool = True) -> tuple[str, Said]:
+    def _something(self, *, wakes: bool = True) -> tuple[str, Statement]:
         self._keys += 1
         name = self.rng.randrange(len(self.stage.sessions))
         text = f"s{name}:{'prompt' if wakes else 'quiet'} {self._keys}"
-        return f"key{self._keys}", Said(self.stage.sessions[name], text, wakes)
+        return f"key{self._keys}", Statement(self.stage.sessions[name], text, wakes)
 
-    async def _say(self, runtime: Runtime, key: str, said: Said) -> None:
+    async def _say(self, runtime: Runtime, key: str, said: Statement) -> None:
         self._unsure[key] = said
         message_id = await runtime.send(said.session_id, said.text, key=key, wakes=said.wakes)
         self.stage.prompts[message_id] = said.text

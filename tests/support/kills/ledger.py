@@ -127,9 +127,9 @@ def _check_requests(lines: list[Line]) -> None:
     for line in lines:
         if line.what == "asked":
             told = before.get(line.session, ())
-            if line.told[: len(told)] != told:
-                raise Violation(f"I12: what was sent in {line.session} has changed: {told} to {line.told}")
-            before[line.session] = line.told
+            if line.marks[: len(told)] != told:
+                raise Violation(f"I12: what was sent in {line.session} has changed: {told} to {line.marks}")
+            before[line.session] = line.marks
 
 
 def _check_once(outside: Outside, calls: dict[str, Call]) -> None:

@@ -42,7 +42,7 @@ def check_parked(
         counts = _check_results(lines, calls)
         for plan in plans:
             counts += _check_steps(db, plan, told[plan.prompt])
-            _check_told(
+            _check_requests(
                 plan, [call for call in calls if call.session_id == plan.session_id], told[plan.prompt]
             )
     counts.update(line.what for line in lines)
@@ -121,7 +121,7 @@ def _steps(body: dict[str, Any]) -> int:
     return sum(message["role"] == "assistant" for message in body["messages"])
 
 
-def _check_told(plan: Plan, calls: list[Call], told: list[dict[str, Any]]) -> None:
+def _check_requests(plan: Plan, calls: list[Call], told: list[dict[str, Any]]) -> None:
     """No request shows a result twice; the last one shows all; each extends the one before it."""
     before: list[Any] = []
     for body in told:

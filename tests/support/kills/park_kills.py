@@ -21,8 +21,8 @@ from asyncagents.testing.provider import Provider, Reply, ToolUse, open_provider
 from tests.simulation.stage import Violation
 from tests.support.kills.park_check import FINISHED, Plan, check_parked
 from tests.support.kills.park_worker import Ledger, Orders, Reader, Role, What, live
-from tests.support.kills.program import Summary, lay
-from tests.support.kills.task_worker import MODEL, local
+from tests.support.kills.program import Summary, run_siege
+from tests.support.kills.task_worker import MODEL, local_config
 
 CREW: tuple[Role, ...] = ("agent", "both", "courier")
 SESSIONS = 6
@@ -101,11 +101,11 @@ class Siege:
         with closing(Ledger(self.ledger, victim.number)) as ledger:
             ledger.write("killing")
         victim.process.kill()
-        await self._gone(victim)
+        await self._forget_worker(victim)
         self.kills += 1
         victim.check_silent()
 
-    async def _gone(self, worker: Worker) -> None:
+    async def _forget_worker(self, worker: Worker) -> None:
         await asyncio.to_thread(worker.process.join)
         worker.line.close()
         self.workers.remove(worker)
@@ -118,7 +118,7 @@ class Siege:
         """An orderly end for all."""
         for worker in list(self.workers):
             worker.line.send_bytes(b"stop")
-            await self._gone(worker)
+            await self._forget_worker(worker)
             worker.check_silent()
             if worker.process.exitcode != 0:
                 raise Violation(
@@ -129,22 +129,22 @@ class Siege:
         """Whatever happened: no process stays."""
         for worker in list(self.workers):
             worker.process.kill()
-            await self._gone(worker)
+            await self._forget_worker(worker)
 
     async def strike(self) -> None:
         """Kill whoever just did something that matters, or now and then all; others take their places."""
         if self.rng.random() < 0.8:  # else perhaps while it starts
-            await self._manned()
+            await self._wait_until_manned()
         match self.rng.choice(["park", "settle", "acknowledge", "resume", "resume"]):
             case "park":
-                victim = await self._who_writes("job")
+                victim = await self._find_writer("job")
             case "settle":
-                victim = await self._who_writes("sending")
+                victim = await self._find_writer("sending")
             case "acknowledge":
-                await self._who_writes("acknowledged")
+                await self._find_writer("acknowledged")
                 victim = None
             case _:
-                victim = await self._who_asks()
+                victim = await self._find_asker()
         agents = [worker for worker in self.workers if worker.serves]
         await asyncio.sleep(self.rng.choice([0, 0, 0.001, 0.004, 0.02]) * self.rng.random())
         if self.rng.random() < 0.15:
@@ -153,7 +153,7 @@ class Siege:
             await self.kill(victim or self.rng.choice(agents))
         self.man(*CREW)
 
-    async def _manned(self) -> None:
+    async def _wait_until_manned(self) -> None:
         """Until everybody is at work."""
         with suppress(TimeoutError):
             async with asyncio.timeout(START_SECONDS):
@@ -161,7 +161,7 @@ class Siege:
                     self._up |= {line.worker for line in self._ups.news() if line.what == "up"}
                     await asyncio.sleep(LOOK_SECONDS)
 
-    async def _who_writes(self, what: What) -> Worker | None:
+    async def _find_writer(self, what: What) -> Worker | None:
         """Until one that lives does."""
         list(self._reader.news())
         with suppress(TimeoutError):
@@ -174,7 +174,7 @@ class Siege:
                     await asyncio.sleep(LOOK_SECONDS)
         return None
 
-    async def _who_asks(self) -> Worker | None:
+    async def _find_asker(self) -> Worker | None:
         """Until a model request comes of one that lives; each has a key of its own."""
         keys = {f"Bearer {worker.number}": worker for worker in self.workers}
         seen, requests = self.provider.asked, self.provider.requests
@@ -196,7 +196,7 @@ class Siege:
                 await asyncio.sleep(LOOK_SECONDS)
 
 
-class Office:
+class ParkClient:
     """Begins sessions, and knows what shall become of them."""
 
     def __init__(self, runtime: Runtime, script: dict[str, list[Reply]], rng: random.Random) -> None:
@@ -249,10 +249,12 @@ async def besiege(directory: Path, *, kills: int, seed: int) -> Summary:
     began, script = time.monotonic(), {"hello": [Reply()]}  # an empty one would not be kept
     async with open_provider(script) as provider:
         siege = Siege(directory, provider, seed)
-        here = open_runtime(siege.data, model=MODEL, config=local(siege.data, provider.url), serve=False)
+        here = open_runtime(
+            siege.data, model=MODEL, config=local_config(siege.data, provider.url), serve=False
+        )
         try:
             async with here as runtime:
-                office = Office(runtime, script, siege.rng)
+                office = ParkClient(runtime, script, siege.rng)
                 await absence(siege, office)
                 while siege.kills < kills:
                     if not await runtime.statuses():
@@ -270,7 +272,7 @@ async def besiege(directory: Path, *, kills: int, seed: int) -> Summary:
     return Summary(siege.kills, time.monotonic() - began, dict(counts))
 
 
-async def absence(siege: Siege, office: Office) -> None:
+async def absence(siege: Siege, office: ParkClient) -> None:
     """All wait; whoever could resume them dies; results come to one that only signals; then agents start."""
     siege.man("agent")
     await office.begin()
@@ -292,4 +294,4 @@ def _all_wait(found: dict[SessionId, Status]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(lay(besiege, "kills around park, settle and resume"))
+    sys.exit(run_siege(besiege, "kills around park, settle and resume"))

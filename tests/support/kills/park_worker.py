@@ -18,7 +18,7 @@ from msgspec import Struct
 from asyncagents import Runtime, ToolContext, async_tool, open_runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import AlreadySettled
-from tests.support.kills.task_worker import MODEL, local
+from tests.support.kills.task_worker import MODEL, local_config
 
 Role: TypeAlias = Literal["agent", "both", "courier"]
 What: TypeAlias = Literal["up", "job", "sending", "acknowledged", "refused", "killing", "stopped"]
@@ -164,7 +164,7 @@ async def _live(orders: Orders, parent: Connection) -> None:
     async with open_runtime(
         orders.data,
         model=MODEL,
-        config=local(orders.data, orders.url, key=str(orders.number)),
+        config=local_config(orders.data, orders.url, key=str(orders.number)),
         tools=[job_tool(ledger)],
         serve=orders.role != "courier",
     ) as runtime:

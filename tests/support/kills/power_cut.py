@@ -38,7 +38,7 @@ from tests.simulation.hunt import reason
 from tests.simulation.stage import Violation
 from tests.support.kills.crowd import Crowd
 from tests.support.kills.park_crowd import Couriers, ParkCast, check_owed
-from tests.support.kills.witness import Outcome, Powered, WatchedWriter, Witness
+from tests.support.kills.witness import Outcome, PoweredConnection, WatchedWriter, Witness
 
 Play: TypeAlias = Callable[[Runtime], Awaitable[None]]
 FILE = "asyncagents.db"
@@ -90,7 +90,7 @@ class Drive(Struct, frozen=True):
     checkpoint: int
 
     def connect(self, path: Path) -> Connection:
-        connection = Powered(self.power, path.name, self.witness)
+        connection = PoweredConnection(self.power, path.name, self.witness)
         configure(connection, synchronous=self.synchronous)
         connection.execute(f"PRAGMA wal_autocheckpoint = {self.checkpoint}")
         return connection

@@ -24,7 +24,7 @@ class Besiege(Protocol):
     async def __call__(self, directory: Path, *, kills: int, seed: int) -> Summary: ...
 
 
-def lay(besiege: Besiege, what: str = "kills") -> int:
+def run_siege(besiege: Besiege, what: str = "kills") -> int:
     """Returns what the process ends with; what broke is left to be looked at."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=10)

@@ -16,7 +16,7 @@ from pathlib import Path
 from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Provider
 from tests.simulation.stage import Violation
-from tests.support.kills.program import Summary, lay
+from tests.support.kills.program import Summary, run_siege
 from tests.support.kills.serve_client import Client, Outside, check
 from tests.support.process.command_line import Desk, open_desk
 
@@ -186,4 +186,4 @@ async def until_dead(children: dict[int, str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(lay(besiege, "kills of a server under load"))
+    sys.exit(run_siege(besiege, "kills of a server under load"))

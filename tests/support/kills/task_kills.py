@@ -21,7 +21,7 @@ from asyncagents.testing.provider import Provider, Reply, ToolUse, open_provider
 from tests.simulation.hunt import reason
 from tests.simulation.stage import Violation
 from tests.support.kills.task_check import FINISHED, check_fan_out, job, result
-from tests.support.kills.task_worker import MODEL, local
+from tests.support.kills.task_worker import MODEL, local_config
 from tests.support.path import ROOT
 
 JOBS = 30
@@ -129,7 +129,9 @@ async def fan_out(directory: Path, *, seed: int) -> Summary:
     rng, began = random.Random(f"tasks:{seed}"), time.monotonic()
     async with open_provider(answers(rng)) as provider:
         siege = Siege(directory, provider, rng)
-        here = open_runtime(siege.data, model=MODEL, config=local(siege.data, provider.url), serve=False)
+        here = open_runtime(
+            siege.data, model=MODEL, config=local_config(siege.data, provider.url), serve=False
+        )
         async with here as runtime:
             root = (await runtime.create_session(directory="/project")).id
             await runtime.send(root, PROMPT)
@@ -137,7 +139,7 @@ async def fan_out(directory: Path, *, seed: int) -> Summary:
         counts = check_fan_out(siege.data / "asyncagents.db", siege.ledger, root, JOBS)
         counts["requests"] = provider.asked
         counts["broken off requests"] = provider.disconnects
-        check_told(provider)
+        check_requests(provider)
     return Summary(KILLS, time.monotonic() - began, dict(counts))
 
 
@@ -159,7 +161,7 @@ async def _besiege(siege: Siege, runtime: Runtime, root: SessionId) -> None:
         await siege.end()
 
 
-def check_told(provider: Provider) -> None:
+def check_requests(provider: Provider) -> None:
     """The model of the parent, asked for the last time, has heard of each end once."""
     asked = [str(seen.body["messages"]) for seen in provider.requests if PROMPT in str(seen.body["messages"])]
     for number in range(JOBS):

@@ -25,7 +25,7 @@ class Work(Struct, frozen=True):
     ms: int
 
 
-def local(data: Path, url: str, *, key: str = "local") -> Config:
+def local_config(data: Path, url: str, *, key: str = "local") -> Config:
     provider = ProviderConfig(
         npm="@ai-sdk/openai-compatible",
         base_url=f"{url}/v1",
@@ -57,7 +57,7 @@ async def serve(data: Path, ledger: Ledger, url: str, concurrent: int) -> None:
     async with open_runtime(
         data,
         model=MODEL,
-        config=local(data, url),
+        config=local_config(data, url),
         tools=tools(ledger),
         policy=anything,
         delegation=DelegationConfig(concurrent=concurrent),

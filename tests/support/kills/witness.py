@@ -87,7 +87,7 @@ def _mark(connection: Any, table: str) -> str:
     return hashlib.blake2b(repr(rows).encode(), digest_size=16).hexdigest()
 
 
-class Powered:
+class PoweredConnection:
     """A connection to the failing disk. Who notices the cut dies of it; who comes later is dead already."""
 
     def __init__(self, power: PowerCut, name: str, witness: Witness) -> None:

@@ -46,7 +46,7 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str = ""
     call: str = ""
     tool: str = ""
-    told: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
     """A mark for each message of a model request."""
 
 

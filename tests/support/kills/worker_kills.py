@@ -18,7 +18,7 @@ from tests.simulation.checker import check
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Violation
 from tests.support.kills.ledger import Abort, Outside, check_ledger, read_lines
-from tests.support.kills.program import Summary, lay
+from tests.support.kills.program import Summary, run_siege
 from tests.support.kills.worker import Ledger, What, now
 from tests.support.path import ROOT
 
@@ -37,7 +37,7 @@ class Worker:
     def __init__(self, number: int, process: Process, said: Path) -> None:
         self.number = number
         self.process = process
-        self.said = said
+        self.stderr = said
 
 
 class Siege:
@@ -125,7 +125,7 @@ class Siege:
 
 
 def _check_silent(worker: Worker) -> None:
-    if said := worker.said.read_text(errors="replace"):
+    if said := worker.stderr.read_text(errors="replace"):
         raise Violation(f"worker {worker.number} said:\n{said}")
 
 
@@ -297,4 +297,4 @@ async def _quiet(people: People, acts: list[asyncio.Task[None]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(lay(besiege))
+    sys.exit(run_siege(besiege))

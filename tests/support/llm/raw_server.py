@@ -11,7 +11,7 @@ from msgspec import Struct
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 
 
-class Heard(Struct, frozen=True):
+class RawRequest(Struct, frozen=True):
     path: str
     headers: dict[str, str]
     body: Any
@@ -22,14 +22,14 @@ class RawServer:
 
     def __init__(self, events: Sequence[Any]) -> None:
         self.url = ""
-        self.requests: list[Heard] = []
+        self.requests: list[RawRequest] = []
         self._events = events
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line, *rest = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (row.partition(":") for row in rest)}
         body = msgspec.json.decode(await reader.readexactly(int(headers["content-length"])))
-        self.requests.append(Heard(line.split()[1], headers, body))
+        self.requests.append(RawRequest(line.split()[1], headers, body))
         events = b"".join(b"data: " + msgspec.json.encode(event) + b"\n\n" for event in self._events)
         writer.write(HEAD + events)
         await writer.drain()

@@ -53,7 +53,7 @@ OPENAI = Wire("openai", OpenAIChat, "/v1/chat/completions", openai_bytes)
 ANTHROPIC = Wire("anthropic", AnthropicMessages, "/v1/messages", anthropic_bytes)
 
 
-def hanging(wire: Wire, ping: float = 0) -> Reply:
+def hanging_script(wire: Wire, ping: float = 0) -> Reply:
     """Two pieces, "one " and "two", of which the second never comes."""
     first, *rest = wire.stream_of(Reply(text="one two", chunks=2))
     return Reply(body=first + b"".join(rest), hang_at=len(first), ping=ping)
@@ -64,7 +64,7 @@ def request(text: str = "hi", **given: Any) -> ChatRequest:
     return ChatRequest(model=model, messages=[UserTurn(text)], tools=TOOLS, system="Be brief.", **given)
 
 
-async def ask(model: Model, text: str = "hi") -> list[ModelEvent]:
+async def ask_model(model: Model, text: str = "hi") -> list[ModelEvent]:
     return [event async for event in model.stream(request(text))]
 
 
@@ -126,7 +126,7 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
     return head
 
 
-def always(answer: bytes) -> Serve:
+def answer_always(answer: bytes) -> Serve:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(answer)

@@ -59,7 +59,7 @@ class Worker:
 
 
 @asynccontextmanager
-async def working(data: Path) -> AsyncIterator[Worker]:
+async def open_worker(data: Path) -> AsyncIterator[Worker]:
     """Until the block ends; whatever is left of it then is killed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.load.stream_worker", str(data), stdin=PIPE, stdout=PIPE, cwd=ROOT
@@ -98,10 +98,10 @@ class Dashboard:
     def __init__(self) -> None:
         self.tasks: dict[str, dict[str, Any]] = {}
         self.cursor = ""
-        self.heard = 0
+        self.updates = 0
 
     def apply(self, each: News) -> None:
-        self.heard += 1
+        self.updates += 1
         self.cursor = each.id or self.cursor
         match each.type:
             case "snapshot":
@@ -117,7 +117,7 @@ class Dashboard:
 
 
 @asynccontextmanager
-async def listening(url: str, after: str = "") -> AsyncIterator[AsyncIterator[News]]:
+async def open_board_stream(url: str, after: str = "") -> AsyncIterator[AsyncIterator[News]]:
     timeout = ClientTimeout(total=None, sock_read=PATIENCE)
     path = f"{url}/v1/events{f'?after={after}' if after else ''}"
     async with ClientSession(timeout=timeout) as http, http.get(path) as response:
@@ -127,7 +127,7 @@ async def listening(url: str, after: str = "") -> AsyncIterator[AsyncIterator[Ne
 
 async def snapshot(url: str) -> Dashboard:
     seen = Dashboard()
-    async with listening(url) as heard:
+    async with open_board_stream(url) as heard:
         seen.apply(await anext(heard))
     return seen
 
@@ -150,7 +150,7 @@ def unread(url: str) -> float:
     return max(int(each, 16) for each in sent) / 1e6
 
 
-class Held(Struct, frozen=True):
+class StallResult(Struct, frozen=True):
     """What a live listener heard beside so many that stalled, and what that cost the server."""
 
     stalled: int
@@ -163,13 +163,13 @@ class Held(Struct, frozen=True):
     """Megabytes that the system keeps for the one who has most to read."""
 
 
-async def beside_the_deaf(directory: Path, *, stalled: int, events: int, together: int) -> Held:
+async def read_beside_stalled(directory: Path, *, stalled: int, events: int, together: int) -> StallResult:
     """Tasks are launched, end and are cleared, `together` at a time: the one who listens hears each of it."""
     rounds, begun, before, used = -(-events // (3 * together)), time.monotonic(), 0.0, 0.0
-    async with working(directory / "data") as worker, AsyncExitStack() as deaf:
+    async with open_worker(directory / "data") as worker, AsyncExitStack() as deaf:
         for _ in range(stalled):
             deaf.enter_context(await stall(worker.url))
-        async with listening(worker.url) as heard:
+        async with open_board_stream(worker.url) as heard:
             assert (await anext(heard)).type == "snapshot"
             for number in range(rounds):
                 used = await _round(worker, heard, together)
@@ -178,7 +178,7 @@ async def beside_the_deaf(directory: Path, *, stalled: int, events: int, togethe
         late = await snapshot(worker.url)
         assert late.tasks == {}
         await worker.stop()
-    return Held(stalled, rounds * 3 * together, time.monotonic() - begun, before, used, kept)
+    return StallResult(stalled, rounds * 3 * together, time.monotonic() - begun, before, used, kept)
 
 
 async def _round(worker: Worker, heard: AsyncIterator[News], together: int) -> float:
@@ -211,7 +211,7 @@ async def _each(heard: AsyncIterator[News], kind: str, many: int) -> set[str]:
     return seen
 
 
-class Cut(Struct, frozen=True):
+class CutResult(Struct, frozen=True):
     """What a listener went through that was cut off again and again."""
 
     cuts: int
@@ -221,11 +221,11 @@ class Cut(Struct, frozen=True):
     tasks: int
 
 
-async def cut_off(directory: Path, *, cuts: int, restarts: int, seed: int) -> Cut:
+async def cut_board_streams(directory: Path, *, cuts: int, restarts: int, seed: int) -> CutResult:
     """Agents work; the one who watches is cut off, and now and then the server is stopped or killed."""
     rng, seen, resumed = random.Random(seed), Dashboard(), 0
     for number in range(restarts + 1):
-        async with working(directory / "data") as worker:
+        async with open_worker(directory / "data") as worker:
             await worker.tell(f"work {rng.randrange(2**32)}")
             for _ in range(cuts // (restarts + 1)):
                 goes_on = bool(seen.cursor) and rng.random() < 0.7
@@ -237,13 +237,15 @@ async def cut_off(directory: Path, *, cuts: int, restarts: int, seed: int) -> Cu
             await worker.tell("rest")
             await _catch_up(worker, seen)
             await worker.stop()
-    return Cut(cuts // (restarts + 1) * (restarts + 1), restarts, resumed, seen.heard, len(seen.tasks))
+    return CutResult(
+        cuts // (restarts + 1) * (restarts + 1), restarts, resumed, seen.updates, len(seen.tasks)
+    )
 
 
 async def _listen_for_a_while(url: str, seen: Dashboard, rng: random.Random, *, after: str) -> None:
     """A snapshot is taken whole, so that there is something to go on from."""
     left = rng.choice([1, 1, 2, 3, 5, 10, 30])
-    async with listening(url, after) as heard:
+    async with open_board_stream(url, after) as heard:
         async for each in heard:
             seen.apply(each)
             left -= 1
@@ -253,7 +255,7 @@ async def _listen_for_a_while(url: str, seen: Dashboard, rng: random.Random, *, 
 
 async def _listen_to_the_end(worker: Worker, seen: Dashboard, how: int | None) -> None:
     """What is whole of it counts."""
-    async with listening(worker.url, seen.cursor) as heard, asyncio.TaskGroup() as group:
+    async with open_board_stream(worker.url, seen.cursor) as heard, asyncio.TaskGroup() as group:
         group.create_task(worker.stop(how))
         with suppress(ClientError):
             async for each in heard:
@@ -264,7 +266,7 @@ async def _catch_up(worker: Worker, seen: Dashboard) -> None:
     """From its own cursor, until it has heard of what was launched last; then it knows what anybody knows."""
     await worker.tell("launch 1")
     wanted = await snapshot(worker.url)
-    async with listening(worker.url, seen.cursor) as heard, asyncio.timeout(PATIENCE):
+    async with open_board_stream(worker.url, seen.cursor) as heard, asyncio.timeout(PATIENCE):
         while seen.tasks != wanted.tasks:
             seen.apply(await anext(heard))
 
@@ -280,11 +282,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="streams-") as directory:
         if options.events:
             (folder := Path(directory) / "stalled").mkdir()
-            work = beside_the_deaf(folder, stalled=options.stalled, events=options.events, together=2_000)
+            work = read_beside_stalled(folder, stalled=options.stalled, events=options.events, together=2_000)
             sys.stdout.write(f"{asyncio.run(work)}\n")
         if options.cuts:
             (folder := Path(directory) / "cut").mkdir()
-            cuts = cut_off(folder, cuts=options.cuts, restarts=options.restarts, seed=options.seed)
+            cuts = cut_board_streams(folder, cuts=options.cuts, restarts=options.restarts, seed=options.seed)
             sys.stdout.write(f"{asyncio.run(cuts)}\n")
     return 0
 

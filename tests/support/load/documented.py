@@ -33,22 +33,22 @@ from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.discovery import Listing
-from tests.support.delegation import launch, sync
-from tests.support.http.client import serve
+from tests.support.delegation import call_task, launch_task
+from tests.support.http.client import serve_runtime
 from tests.support.runtime import assert_nothing_is_half_open
-from tests.support.tool import CAREFUL, ECHO, later
+from tests.support.tool import CAREFUL, ECHO, build_pending_tool
 from tests.support.wait import PATIENCE
-from tests.support.webhook.delivery import Service
+from tests.support.webhook.delivery import WaitingService
 
 SCENES = {
     "ship": [[call("deploy")], [say("Shipped.")]],
-    "delegate": [[launch("one", "dig"), launch("two", "ship")], [say("Launched.")]],
+    "delegate": [[launch_task("one", "dig"), launch_task("two", "ship")], [say("Launched.")]],
     "dig": [[call("echo", text="deep")], [say("Dug.")]],
     "be careful": [[call("careful", text="boo")], [say("Done.")]],
     "wonder": [[call("wonder")], [say("I see.")]],
-    "wait for it": [[sync("three", "dig")], [say("It is dug.")]],
+    "wait for it": [[call_task("three", "dig")], [say("It is dug.")]],
 }
-WONDER = later(
+WONDER = build_pending_tool(
     "wonder", kind="question", questions=(Question(question="Why?", header="Why", options=()),), seconds=None
 )
 LARGE = (
@@ -65,7 +65,7 @@ UNCHECKED = ("positive_data_acceptance", "use_after_free", "ensure_resource_avai
 made is not what is asked for then, since we put other ids into requests."""
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class KnownIds(Struct, frozen=True, kw_only=True):
     """Ids of what there is, by the word before their place in a path."""
 
     messages: tuple[tuple[str, str, str], ...]
@@ -142,9 +142,9 @@ def only_careful(ask: Ask, context: ToolContext) -> Any:
 
 
 @asynccontextmanager
-async def populated(data: Path) -> AsyncIterator[tuple[Listing, Known]]:
+async def open_populated_server(data: Path) -> AsyncIterator[tuple[Listing, KnownIds]]:
     """Tasks that ended, calls that wait, people who are asked; and the server."""
-    service, model = Service(), ScriptedModel(SCENES, remember=False)
+    service, model = WaitingService(), ScriptedModel(SCENES, remember=False)
     async with open_runtime(
         data,
         model=model,
@@ -156,8 +156,8 @@ async def populated(data: Path) -> AsyncIterator[tuple[Listing, Known]]:
             session = await runtime.create_session(directory=data)
             await runtime.prompt(session.id, prompt)
         known = await _known(runtime, data, service, await _asked(runtime, data))
-        async with serve(runtime, data) as caller, asyncio.TaskGroup() as group:
-            person = group.create_task(_answer_whoever_is_held_up(runtime))
+        async with serve_runtime(runtime, data) as caller, asyncio.TaskGroup() as group:
+            person = group.create_task(_answer_open_asks(runtime))
             yield caller.listing, known
             person.cancel()
         await assert_nothing_is_half_open(runtime, data)
@@ -174,7 +174,7 @@ async def _asked(runtime: Runtime, data: Path) -> tuple[Call, ...]:
     return tuple(each.call for each in await runtime.asks())
 
 
-async def _answer_whoever_is_held_up(runtime: Runtime) -> None:
+async def _answer_open_asks(runtime: Runtime) -> None:
     """Else a prompt to a session that asks somebody would be answered when that is, and that is never."""
     async with runtime.events() as events:
         async for event in events:
@@ -185,17 +185,17 @@ async def _answer_whoever_is_held_up(runtime: Runtime) -> None:
                             await runtime.answer(asked.call.ask_id, "reject")
 
 
-async def _known(runtime: Runtime, data: Path, service: Service, asked: tuple[Call, ...]) -> Known:
+async def _known(runtime: Runtime, data: Path, service: WaitingService, asked: tuple[Call, ...]) -> KnownIds:
     held = {call.session_id for call in asked}
     sessions = [each.id for each in await runtime.sessions(data) if each.id not in held]
     tasks = {task.session_id: task for each in sessions for task in await runtime.tasks.list(each)}
     asks = [call.open for call in asked if call.open]
-    return Known(
+    return KnownIds(
         messages=tuple([await _first(runtime, each) for each in sessions]),
         spare=tuple([(await runtime.create_session(directory=data)).id for _ in range(4)]),
         tasks=tuple(tasks),
         batches=tuple(dict.fromkeys(task.batch_id for task in tasks.values())),
-        calls=tuple(pending_id for pending_id, _ in service.told),
+        calls=tuple(pending_id for pending_id, _ in service.calls),
         permissions=tuple(each.ask.id for each in asks if each.ask),
         questions=tuple(each.question.id for each in asks if each.question),
     )
@@ -206,7 +206,7 @@ async def _first(runtime: Runtime, session_id: SessionId) -> tuple[str, str, str
     return session_id, message.info.id, message.parts[0].id or ""
 
 
-def document(listing: Listing) -> Any:
+def read_document(listing: Listing) -> Any:
     with urlopen(f"{listing.url}/doc", timeout=30) as answer:
         return msgspec.json.decode(answer.read())
 
@@ -219,13 +219,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     once: bool = False
 
 
-def storm(listing: Listing, known: Known, plan: Plan, said: Any = None) -> Outcome:
+def send_storm(listing: Listing, known: KnownIds, plan: Plan, said: Any = None) -> Outcome:
     """All operations but streams: what the document allows, and what it does not.
 
     `said`: another document than the server's own.
     """
     outcome, begin = Outcome(), time.process_time()
-    schema = _schema(said or document(listing), _config(listing, plan))
+    schema = _schema(said or read_document(listing), _config(listing, plan))
     with _hitting(known):
         for event in from_schema(schema).execute():
             _note(outcome, event)
@@ -246,7 +246,7 @@ def _note(outcome: Outcome, event: events.EngineEvent) -> None:
 
 
 @contextmanager
-def _hitting(known: Known) -> Iterator[None]:
+def _hitting(known: KnownIds) -> Iterator[None]:
     """Three of four requests are about something that there is."""
     many: Counter[str] = Counter()
 
@@ -322,8 +322,8 @@ async def _storms(cases: int, seed: int) -> Outcome:
     total = Outcome()
     while total.cases < cases and not total.failures:
         with tempfile.TemporaryDirectory() as folder:
-            async with populated(Path(folder)) as (listing, known):
-                one = await asyncio.to_thread(storm, listing, known, Plan(examples=100, seed=seed))
+            async with open_populated_server(Path(folder)) as (listing, known):
+                one = await asyncio.to_thread(send_storm, listing, known, Plan(examples=100, seed=seed))
         total.cases += one.cases
         total.seconds += one.seconds
         total.answers.update(one.answers)

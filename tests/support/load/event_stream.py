@@ -16,8 +16,8 @@ from aiohttp import ClientSession, ClientTimeout
 from msgspec import Struct
 
 from asyncagents.server.discovery import Listing, find_server
-from tests.support.http.opencode import Hearer, Screen, hearing
-from tests.support.load.board_stream import PATIENCE, Worker, working
+from tests.support.http.opencode import OpencodeMirror, OpencodeStream, open_opencode_stream
+from tests.support.load.board_stream import PATIENCE, Worker, open_worker
 
 HERE = f"directory={quote('/project', safe='')}"
 
@@ -30,9 +30,9 @@ class Reader:
         self.listing = listing
         self._token = {"authorization": f"Bearer {listing.token}"}
 
-    async def screen(self) -> Screen:
+    async def screen(self) -> OpencodeMirror:
         """Of all sessions; one that goes meanwhile is not there."""
-        seen = Screen()
+        seen = OpencodeMirror()
         for session in await self.ask("GET", f"/session?{HERE}&limit=10000"):
             entries = await self.ask("GET", f"/session/{session['id']}/message")
             if entries is not None:
@@ -50,14 +50,14 @@ class Reader:
 
 
 @asynccontextmanager
-async def reading(data: Path) -> AsyncIterator[Reader]:
+async def open_reader(data: Path) -> AsyncIterator[Reader]:
     listing = find_server(data)
     assert listing is not None
     async with ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http:
         yield Reader(http, listing)
 
 
-class Cut(Struct, frozen=True):
+class StreamCuts(Struct, frozen=True):
     """What a client went through."""
 
     cuts: int
@@ -66,12 +66,12 @@ class Cut(Struct, frozen=True):
     parts: int
 
 
-async def cut_off(directory: Path, *, cuts: int, restarts: int, seed: int) -> Cut:
+async def cut_event_streams(directory: Path, *, cuts: int, restarts: int, seed: int) -> StreamCuts:
     """Agents work. A client listens, hears some of what happens and is cut off; then it begins afresh. The
     last time it reads what there is and hears on, until all is at rest: then it knows what there is."""
-    rng, heard, data, seen = random.Random(seed), 0, directory / "data", Screen()
+    rng, heard, data, seen = random.Random(seed), 0, directory / "data", OpencodeMirror()
     for number in range(restarts + 1):
-        async with working(data) as worker, reading(data) as reader:
+        async with open_worker(data) as worker, open_reader(data) as reader:
             await worker.tell(f"work {rng.randrange(2**32)}")
             for _ in range(cuts // (restarts + 1)):
                 heard += await _for_a_while(reader, rng)
@@ -81,7 +81,7 @@ async def cut_off(directory: Path, *, cuts: int, restarts: int, seed: int) -> Cu
             seen, last = await _to_the_end(worker, reader, rng)
             heard += last
             await worker.stop()
-    return Cut(cuts, heard, len(seen.sessions), len(seen.parts))
+    return StreamCuts(cuts, heard, len(seen.sessions), len(seen.parts))
 
 
 def _path(rng: random.Random) -> str:
@@ -89,26 +89,26 @@ def _path(rng: random.Random) -> str:
 
 
 async def _for_a_while(reader: Reader, rng: random.Random) -> int:
-    async with hearing(reader.listing, _path(rng)) as hearer:
+    async with open_opencode_stream(reader.listing, _path(rng)) as hearer:
         await reader.ask("GET", f"/session?{HERE}&limit=10")
         for _ in range(rng.choice([0, 1, 2, 10, 50])):
             assert await hearer.next() is not None
         _assert_in_order(hearer)
-        return len(hearer.heard)
+        return len(hearer.events)
 
 
-def _assert_in_order(hearer: Hearer) -> None:
+def _assert_in_order(hearer: OpencodeStream) -> None:
     """Nothing is told of a session before that it was made."""
     known: set[str] = set()
-    for event in hearer.heard:
+    for event in hearer.events:
         told = event.get("payload", event)
         if told["type"] == "session.created":
             assert told["properties"]["sessionID"] not in known, told
         known.add(told["properties"].get("sessionID", ""))
 
 
-async def _to_the_end(worker: Worker, reader: Reader, rng: random.Random) -> tuple[Screen, int]:
-    async with hearing(reader.listing, _path(rng)) as hearer:
+async def _to_the_end(worker: Worker, reader: Reader, rng: random.Random) -> tuple[OpencodeMirror, int]:
+    async with open_opencode_stream(reader.listing, _path(rng)) as hearer:
         seen = await reader.screen()
         await worker.tell("rest")
         last = await reader.ask("POST", f"/session?{HERE}")
@@ -118,10 +118,10 @@ async def _to_the_end(worker: Worker, reader: Reader, rng: random.Random) -> tup
     assert seen.sessions == wanted.sessions
     assert seen.messages == wanted.messages
     assert seen.parts == wanted.parts
-    return seen, len(hearer.heard)
+    return seen, len(hearer.events)
 
 
-async def _until_made(hearer: Hearer, seen: Screen, session_id: str) -> None:
+async def _until_made(hearer: OpencodeStream, seen: OpencodeMirror, session_id: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while session_id not in seen.sessions:
             event = await hearer.next()
@@ -136,7 +136,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="event-streams-") as directory:
-        cuts = cut_off(Path(directory), cuts=options.cuts, restarts=options.restarts, seed=options.seed)
+        cuts = cut_event_streams(
+            Path(directory), cuts=options.cuts, restarts=options.restarts, seed=options.seed
+        )
         sys.stdout.write(f"{asyncio.run(cuts)}\n")
     return 0
 

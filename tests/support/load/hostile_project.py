@@ -22,7 +22,7 @@ from aiohttp import ClientSession, ClientTimeout
 from msgspec import Struct
 
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.process.serve_kit import Server, serving
+from tests.support.process.serve_kit import DeskServer, open_desk_server
 
 RULES = 2_000
 NAMES = 2_000
@@ -75,7 +75,7 @@ def hostile_calls(number: int) -> list[dict[str, Any]]:
 class Person:
     """Talks to one server."""
 
-    def __init__(self, server: Server, token: str, http: ClientSession) -> None:
+    def __init__(self, server: DeskServer, token: str, http: ClientSession) -> None:
         self._url = server.url
         self._headers = {"authorization": f"Bearer {token}"}
         self._http = http
@@ -108,7 +108,7 @@ def _body(text: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_stage(directory: Path) -> AsyncIterator[tuple[Desk, Server, Person, Path]]:
+async def open_stage(directory: Path) -> AsyncIterator[tuple[Desk, DeskServer, Person, Path]]:
     """A server, someone who talks to it, and the quiet project; the hostile one is the desk's own."""
     async with open_desk(directory) as (desk, _):
         desk.configure(permission={"*": "allow"})
@@ -117,7 +117,10 @@ async def open_stage(directory: Path) -> AsyncIterator[tuple[Desk, Server, Perso
         (quiet / "a.txt").write_text("hello\n")
         (quiet / "asyncagents.json").write_text((desk.project / "asyncagents.json").read_text())
         await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(quiet)], check=True)
-        async with serving(desk) as server, ClientSession(timeout=ClientTimeout(total=ASK_SECONDS)) as http:
+        async with (
+            open_desk_server(desk) as server,
+            ClientSession(timeout=ClientTimeout(total=ASK_SECONDS)) as http,
+        ):
             token = (desk.data / "token").read_text().strip()
             yield desk, server, Person(server, token, http), quiet
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from asyncagents.server.discovery import Listing, find_server
 from tests.support.process.command_line import open_desk
-from tests.support.process.serve_kit import serving
+from tests.support.process.serve_kit import open_desk_server
 
 GIVE_UP_SECONDS = 90.0
 DRIP_SECONDS = 1.0
@@ -119,7 +119,7 @@ async def _ask(listing: Listing, health: list[float]) -> None:
 
 async def main(connections: int) -> int:
     with tempfile.TemporaryDirectory(prefix="loris") as directory:
-        async with open_desk(Path(directory)) as (desk, _), serving(desk) as server:
+        async with open_desk(Path(directory)) as (desk, _), open_desk_server(desk) as server:
             listing = find_server(desk.data)
             assert listing is not None
             siege = await besiege(listing, connections)

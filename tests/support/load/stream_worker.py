@@ -30,7 +30,7 @@ from asyncagents.store.verb.task import put_task
 from asyncagents.store.verb_runner import VerbRunner
 from asyncagents.testing.inside import inside
 from benchmarks.parked import memory
-from tests.support.delegation import allow, launch
+from tests.support.delegation import allow_all, launch_task
 
 TOGETHER = 100
 """Rows of one transaction, of one parent."""
@@ -38,7 +38,10 @@ PROMPT = "Look at it, and say what it is. " * 60
 """Whoever kept the events for those who do not read would be seen by it."""
 PARENTS = 3
 SCRIPT = {
-    "go": [[launch("Well", "well"), launch("Badly", "badly"), launch("Slowly", "slowly")], [say("Off.")]],
+    "go": [
+        [launch_task("Well", "well"), launch_task("Badly", "badly"), launch_task("Slowly", "slowly")],
+        [say("Off.")],
+    ],
     "clear": [[call("asyncagents_clear")], [say("Cleared.")]],
     "well": [[call("look")], [call("look"), call("look")], [say("Done.")]],
     "badly": [[call("look")], [fail("no")]],
@@ -192,7 +195,7 @@ async def main(data: Path) -> None:
     model = ScriptedModel(SCRIPT, remember=False)
     limits = DelegationConfig(tools="both")
     async with (
-        open_runtime(data, model=model, tools=[LOOK], delegation=limits, policy=allow) as runtime,
+        open_runtime(data, model=model, tools=[LOOK], delegation=limits, policy=allow_all) as runtime,
         open_server(runtime, data, ENDLESS) as listing,
     ):
         sys.stdout.write(f"{listing.url}\n")

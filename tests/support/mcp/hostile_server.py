@@ -35,11 +35,11 @@ def serve(mode: str) -> None:
             continue
         if mode == "noisy":
             os.write(1, NOISE)
-        answer = {"jsonrpc": "2.0", "id": message["id"], **answered(mode, message)}
+        answer = {"jsonrpc": "2.0", "id": message["id"], **answer_message(mode, message)}
         os.write(1, json.dumps(answer).encode() + b"\n")
 
 
-def answered(mode: str, message: dict[str, Any]) -> dict[str, Any]:
+def answer_message(mode: str, message: dict[str, Any]) -> dict[str, Any]:
     match message["method"]:
         case "initialize":
             return {"result": _hello(mode, message)}

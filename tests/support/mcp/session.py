@@ -21,7 +21,7 @@ from asyncagents.llm.scripted import Script
 from asyncagents.plugins.api import Plugin
 from asyncagents.tools.mcp.client import McpClient, ServerSpec
 from asyncagents.tools.mcp.servers import configured_servers
-from tests.support.runtime import Stage, stage
+from tests.support.runtime import Stage, open_stage
 from tests.support.wait import PATIENCE
 
 SERVER = str(Path(__file__).with_name("server.py"))
@@ -48,10 +48,10 @@ class Ledger:
 
     async def kill(self) -> None:
         """With nothing to say about it, and until it is dead."""
-        await killed(self.pid())
+        await kill_process(self.pid())
 
 
-async def killed(pid: int) -> None:
+async def kill_process(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     await until_dead(pid)
 
@@ -70,18 +70,18 @@ async def until_dead(pid: int) -> None:
             os.close(handle)
 
 
-def local(ledger: Ledger, **more: Any) -> McpConfig:
+def local_server(ledger: Ledger, **more: Any) -> McpConfig:
     environment = {"LEDGER": str(ledger.file), **COMPILED, **more.pop("environment", {})}
     command = (sys.executable, SERVER)
     return McpConfig(type="local", command=command, environment=environment, **more)
 
 
-def hostile(mode: str, **more: Any) -> McpConfig:
+def hostile_server(mode: str, **more: Any) -> McpConfig:
     return McpConfig(type="local", command=(sys.executable, HOSTILE_SERVER, mode), **more)
 
 
 @asynccontextmanager
-async def session_with(
+async def open_mcp_session(
     tmp_path: Path,
     script: Script,
     servers: Mapping[str, McpConfig],
@@ -92,7 +92,7 @@ async def session_with(
     root = tmp_path / "project"
     root.mkdir(exist_ok=True)
     coding = Config(data_dir=tmp_path / "data", mcp=dict(servers), **config)
-    async with stage(tmp_path / "data", script, coding=coding, plugins=plugins, directory=root) as at:
+    async with open_stage(tmp_path / "data", script, coding=coding, plugins=plugins, directory=root) as at:
         yield at
 
 
@@ -105,7 +105,7 @@ async def until_held(at: Stage) -> None:
             return False
         return "held" in (part.state.metadata or {}).get("output", "")
 
-    await at.ears.until(PartUpdated, says)
+    await at.listener.until(PartUpdated, says)
 
 
 def free_port() -> int:
@@ -116,7 +116,7 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def remote(ledger: Ledger, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+async def open_remote_server(ledger: Ledger, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     """A server by HTTP, once it listens."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, SERVER, str(port)),

@@ -46,7 +46,7 @@ DONE = {
 }
 
 
-def edited(path: str, old: str, new: str) -> Any:
+def edit_call(path: str, old: str, new: str) -> Any:
     return call("edit", filePath=path, oldString=old, newString=new)
 
 
@@ -57,11 +57,11 @@ PLAN = [
 ]
 BUILD = [
     [call("todowrite", todos=[{"content": "mend both", "status": "in_progress"}])],
-    [edited("shapes.py", "return 0", "return width + height")],
-    [edited("names.py", "return name", 'return name.upper() + "!"')],
+    [edit_call("shapes.py", "return 0", "return width + height")],
+    [edit_call("names.py", "return name", 'return name.upper() + "!"')],
     [call("write", filePath="CHANGES.md", content=DONE["CHANGES.md"])],
     [call("bash", command=TEST, description="the first run")],
-    [edited("shapes.py", "width + height", "width * height")],
+    [edit_call("shapes.py", "width + height", "width * height")],
     [call("bash", command=TEST, description="the second run")],
     [call("todowrite", todos=[{"content": "mend both", "status": "completed"}])],
     [say("All tests pass.")],
@@ -71,7 +71,7 @@ SCRIPT: Script = {"plan": PLAN, "build": BUILD, "child": CHILD}
 STEPS = len(PLAN) + len(BUILD)
 
 
-class Standing:
+class StandingModel:
     """A model that stands still before one step."""
 
     def __init__(self, step: int, mark: Path) -> None:
@@ -87,7 +87,7 @@ class Standing:
             yield event
 
 
-async def serve(data: Path, model: Standing) -> None:
+async def serve(data: Path, model: StandingModel) -> None:
     """Until it is killed, or whoever started it is gone."""
     async with open_runtime(data, model=model, coding=Config(data_dir=data, permission=RULES)):
         await asyncio.to_thread(sys.stdin.buffer.read)
@@ -95,4 +95,4 @@ async def serve(data: Path, model: Standing) -> None:
 
 if __name__ == "__main__":
     _, where, number, file = sys.argv
-    asyncio.run(serve(Path(where), Standing(int(number), Path(file))))
+    asyncio.run(serve(Path(where), StandingModel(int(number), Path(file))))

@@ -17,16 +17,16 @@ from msgspec.structs import replace
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.testing.provider import Provider, Reply, Script, open_provider, openai_bytes
-from tests.support.process.fork_server import Forged, Order, forge, forged
+from tests.support.process.fork_server import ForkedProcess, ForkOrder, fork_process, run_forked
 
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
-KEY = "sk-of-the-desk"
-NOTHING: Mapping[str, str] = MappingProxyType({})
-PATIENCE = 60.0
+DESK_KEY = "sk-of-the-desk"
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+PROCESS_PATIENCE = 60.0
 """So long a test waits for what must come; a healthy run never does."""
 
 
-class Ran(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     code: int
     out: str
     err: str
@@ -68,7 +68,7 @@ class Desk:
             "HOME": str(self.home),
             "ASYNCAGENTS_DATA_DIR": str(self.data),
             "ASYNCAGENTS_TRUST": "1",
-            "DESK_KEY": KEY,
+            "DESK_KEY": DESK_KEY,
             **more,
         }
 
@@ -78,7 +78,7 @@ class Desk:
         stdin: int = DEVNULL,
         stdout: int = PIPE,
         err: int = PIPE,
-        env: Mapping[str, str] = NOTHING,
+        env: Mapping[str, str] = NO_VARIABLES,
         limit: Callable[[], None] | None = None,
     ) -> Process:
         return await asyncio.create_subprocess_exec(
@@ -92,16 +92,18 @@ class Desk:
             preexec_fn=limit,
         )
 
-    def order(self, *words: str, env: Mapping[str, str], terminal: bool = False) -> Order:
-        return Order(words=words, cwd=str(self.project), env=self.environment(env), terminal=terminal)
+    def order(self, *words: str, env: Mapping[str, str], terminal: bool = False) -> ForkOrder:
+        return ForkOrder(words=words, cwd=str(self.project), env=self.environment(env), terminal=terminal)
 
-    async def run(self, *words: str, stdin: str | None = None, env: Mapping[str, str] = NOTHING) -> Ran:
+    async def run(
+        self, *words: str, stdin: str | None = None, env: Mapping[str, str] = NO_VARIABLES
+    ) -> CommandResult:
         """To its end; with nothing to read it is forked, which is cheaper than a start."""
         if stdin is not None:
-            return await ended(await self.start(*words, stdin=PIPE, env=env), stdin=stdin)
-        async with asyncio.timeout(PATIENCE):
-            code, out, err = await forged(self.order(*words, env=env))
-        return Ran(code, out.decode(), err.decode())
+            return await wait_for_exit(await self.start(*words, stdin=PIPE, env=env), stdin=stdin)
+        async with asyncio.timeout(PROCESS_PATIENCE):
+            code, out, err = await run_forked(self.order(*words, env=env))
+        return CommandResult(code, out.decode(), err.decode())
 
     @asynccontextmanager
     async def look(self) -> AsyncIterator[Runtime]:
@@ -110,26 +112,26 @@ class Desk:
             yield runtime
 
 
-async def ended(process: Process, *, stdin: str | None = None) -> Ran:
-    async with asyncio.timeout(PATIENCE):
+async def wait_for_exit(process: Process, *, stdin: str | None = None) -> CommandResult:
+    async with asyncio.timeout(PROCESS_PATIENCE):
         out, err = await process.communicate(None if stdin is None else stdin.encode())
     assert process.returncode is not None
-    return Ran(process.returncode, (out or b"").decode(), err.decode())
+    return CommandResult(process.returncode, (out or b"").decode(), err.decode())
 
 
 @asynccontextmanager
 async def open_desk(
     root: Path, script: Script | None = None, **more: Any
 ) -> AsyncIterator[tuple[Desk, Provider]]:
-    async with open_provider(script, key=KEY, **more) as provider:
+    async with open_provider(script, key=DESK_KEY, **more) as provider:
         yield Desk(root, provider.url), provider
 
 
-async def said(process: Process, text: str) -> str:
+async def read_until(process: Process, text: str) -> str:
     """Until its stdout has this text; returns all that was there by then."""
     assert process.stdout is not None
     seen = b""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PROCESS_PATIENCE):
         while text.encode() not in seen:
             more = await process.stdout.read(4096)
             assert more, f"it ended after {seen!r}"
@@ -140,7 +142,7 @@ async def said(process: Process, text: str) -> str:
 class Terminal:
     """A process on a terminal of its own; what it writes is kept, keys can be pressed."""
 
-    def __init__(self, process: Process | Forged, master: int) -> None:
+    def __init__(self, process: Process | ForkedProcess, master: int) -> None:
         self.process = process
         self._master = master
         self._seen = b""
@@ -165,7 +167,7 @@ class Terminal:
         return self._seen.decode(errors="replace").replace("\r\n", "\n")
 
     async def until(self, text: str) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROCESS_PATIENCE):
             while text not in self.text:
                 assert not self._closed, f"it ended with {self.text!r}"
                 self._more.clear()
@@ -176,7 +178,7 @@ class Terminal:
 
     async def answer(self, line: str, *, to: str) -> None:
         """Type a line behind the next question that ends like this; what was asked before does not count."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROCESS_PATIENCE):
             while to not in self.text[self._answered :]:
                 assert not self._closed, f"it ended with {self.text!r}"
                 self._more.clear()
@@ -185,7 +187,7 @@ class Terminal:
         self.press(f"{line}\n".encode())
 
     async def end(self) -> int:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROCESS_PATIENCE):
             code = await self.process.wait()
             while not self._closed:
                 self._more.clear()
@@ -197,15 +199,15 @@ CTRL_C = b"\x03"
 
 
 @asynccontextmanager
-async def on_a_terminal(
-    desk: Desk, *words: str, env: Mapping[str, str] = NOTHING, started: bool = False
+async def open_terminal(
+    desk: Desk, *words: str, env: Mapping[str, str] = NO_VARIABLES, started: bool = False
 ) -> AsyncIterator[Terminal]:
     """Forked; or `started`, where it matters that its life began as that of a program."""
     master, slave = os.openpty()
     order = desk.order(*words, env={"TERM": "xterm", "COLUMNS": "200", **env}, terminal=True)
     with closing(os.fdopen(master, "rb", buffering=0)):
         with closing(os.fdopen(slave, "rb", buffering=0)):
-            process = await (_start(order, slave) if started else forge(order, slave, slave, slave))
+            process = await (_start(order, slave) if started else fork_process(order, slave, slave, slave))
         terminal = Terminal(process, master)
         try:
             yield terminal
@@ -216,7 +218,7 @@ async def on_a_terminal(
             asyncio.get_running_loop().remove_reader(master)
 
 
-async def _start(order: Order, terminal: int) -> Process:
+async def _start(order: ForkOrder, terminal: int) -> Process:
     return await asyncio.create_subprocess_exec(
         *(PROGRAM, *order.words),
         cwd=order.cwd,
@@ -225,7 +227,7 @@ async def _start(order: Order, terminal: int) -> Process:
     )
 
 
-def slow(text: str) -> list[Reply]:
+def build_slow_replies(text: str) -> list[Reply]:
     """Half of an answer and then silence, the first time; the whole of it when asked again."""
     whole = Reply(text=text, chunks=len(text.split()))
     half = sum(len(piece) for piece in openai_bytes(whole)) // 2

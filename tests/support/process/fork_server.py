@@ -39,7 +39,7 @@ Loaded = Literal["all", "libraries"]
 """Before it forks: everything of ours, or only what the simulation takes from others."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class ForkOrder(Struct, frozen=True, kw_only=True):
     words: Sequence[str]
     cwd: str
     env: dict[str, str]
@@ -52,7 +52,7 @@ class Order(Struct, frozen=True, kw_only=True):
     loaded: Loaded = "all"
 
 
-class Forged:
+class ForkedProcess:
     """A process that is not our child: whoever forked it says how it ended."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +70,7 @@ class Forged:
         return self.returncode
 
 
-async def forge(order: Order, stdin: int, stdout: int, stderr: int) -> Forged:
+async def fork_process(order: ForkOrder, stdin: int, stdout: int, stderr: int) -> ForkedProcess:
     """Begin it."""
     written = encode(order) + b"\n"
     ours, theirs = socket.socketpair()
@@ -79,19 +79,19 @@ async def forge(order: Order, stdin: int, stdout: int, stderr: int) -> Forged:
     ours.sendall(written)
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     try:
-        return Forged(int(await reader.readline()), reader, writer)
+        return ForkedProcess(int(await reader.readline()), reader, writer)
     except asyncio.CancelledError:
         writer.close()  # so it ends, if it has begun
         raise
 
 
-async def forged(order: Order) -> tuple[int, bytes, bytes]:
+async def run_forked(order: ForkOrder) -> tuple[int, bytes, bytes]:
     """How it ended, with nothing to read, and what it said."""
     out, its_out = os.pipe()
     err, its_err = os.pipe()
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        process = await forge(order, nothing, its_out, its_err)
+        process = await fork_process(order, nothing, its_out, its_err)
     finally:
         for fd in (nothing, its_out, its_err):
             os.close(fd)
@@ -145,7 +145,7 @@ class _Master:
         signal.set_wakeup_fd(self._tells.fileno())
         signal.signal(signal.SIGCHLD, lambda *_: None)  # or nobody is woken
 
-    def serve(self) -> Order | None:
+    def serve(self) -> ForkOrder | None:
         """Returns in every process that it forks, with what that one is to do; and here at the end."""
         while True:
             ready, _, _ = select.select([self._control, self._ended, *self._heirs.values()], [], [])
@@ -174,9 +174,9 @@ class _Master:
             with self._heirs.pop(pid) as asker, suppress(OSError):
                 asker.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
-    def _fork(self, asker: socket.socket, fds: Sequence[int]) -> Order | None:
+    def _fork(self, asker: socket.socket, fds: Sequence[int]) -> ForkOrder | None:
         with asker.makefile("rb") as file:
-            order = decode(file.readline(), type=Order)
+            order = decode(file.readline(), type=ForkOrder)
         if pid := os.fork():
             self._heirs[pid] = asker
             for fd in fds:
@@ -209,7 +209,7 @@ def _load(loaded: Loaded) -> None:
     gc.freeze()  # what is collected is written to, and what is written to is copied
 
 
-def _become(order: Order) -> None:
+def _become(order: ForkOrder) -> None:
     """As if Python had been started for it."""
     os.environ.clear()
     os.environ.update(order.env)

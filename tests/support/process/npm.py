@@ -22,7 +22,7 @@ def have_npm() -> str:
     return npm
 
 
-async def installed(package: str, version: str) -> Path:
+async def install_package(package: str, version: str) -> Path:
     """Its folder. Whoever comes second waits for the first."""
     npm = have_npm()
     name = f"asyncagents-npm-{os.getuid()}-{package.replace('/', '-').strip('@')}-{version}"
@@ -37,7 +37,7 @@ async def installed(package: str, version: str) -> Path:
     return folder
 
 
-async def installed_from(lock: Path) -> Path:
+async def install_lock(lock: Path) -> Path:
     """`node_modules` of exactly what the lock beside its `package.json` names."""
     npm = have_npm()
     known = sha256(await asyncio.to_thread(lock.read_bytes)).hexdigest()[:16]

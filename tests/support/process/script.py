@@ -4,7 +4,7 @@ from typing import Any
 
 from asyncagents import SessionId
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.support.process.command_line import Desk, Ran
+from tests.support.process.command_line import CommandResult, Desk
 
 PERMISSION_PROMPT = "[?] more > "
 
@@ -54,7 +54,7 @@ def script_step(*calls: ToolUse) -> Script:
     return {"go": [Reply(text="I will.", tools=calls), Reply(text="Done.")]}
 
 
-async def run_until_parked(desk: Desk, *words: str) -> tuple[Ran, SessionId, list[str]]:
+async def run_until_parked(desk: Desk, *words: str) -> tuple[CommandResult, SessionId, list[str]]:
     """A run that ends with calls open: how it ended, and their ids."""
     folder = desk.project / ".asyncagents" / "tools"
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from asyncagents.server.discovery import LISTING_FILE, Listing
-from tests.support.http.client import Caller, calling
-from tests.support.process.command_line import NOTHING, Desk, ended, said
+from tests.support.http.client import HttpClient, open_http_client
+from tests.support.process.command_line import NO_VARIABLES, Desk, read_until, wait_for_exit
 
 TRIES = 10
 
 
 @contextmanager
-def taken(count: int, *, of: int = TRIES) -> Iterator[int]:
+def hold_ports(count: int, *, of: int = TRIES) -> Iterator[int]:
     """So many ports in a row that somebody listens at, the first of `of` that were free; says the first."""
     for first in range(21_000, 32_000, of):
         with ExitStack() as held:
@@ -41,14 +41,14 @@ def _listen(held: ExitStack, port: int) -> socket.socket:
     return bound
 
 
-def bound_to(port: int) -> list[str]:
+def listening_addresses(port: int) -> list[str]:
     """The addresses where somebody listens at this port."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     found = [row[1].split(":") for row in rows if row[3] == "0A"]
     return [socket.inet_ntoa(bytes.fromhex(host)[::-1]) for host, at in found if int(at, 16) == port]
 
 
-async def answers(port: int) -> bool:
+async def accepts_connections(port: int) -> bool:
     """Whether anybody takes a connection there."""
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -59,7 +59,7 @@ async def answers(port: int) -> bool:
 
 
 @asynccontextmanager
-async def asking(port: int, path: str) -> AsyncIterator[asyncio.StreamReader]:
+async def open_stalled_request(port: int, path: str) -> AsyncIterator[asyncio.StreamReader]:
     """Somebody who asks, sees that an answer begins, and does not read on."""
     with socket.socket() as narrow:
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -72,18 +72,18 @@ async def asking(port: int, path: str) -> AsyncIterator[asyncio.StreamReader]:
         writer.close()
 
 
-def listed(data: Path) -> dict[str, Any]:
+def read_listing(data: Path) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.json.decode((data / LISTING_FILE).read_bytes())
     return found
 
 
-class Server:
+class ServerProcess:
     """One process, and who asks it."""
 
-    def __init__(self, process: Process, data: Path, caller: Caller) -> None:
+    def __init__(self, process: Process, data: Path, caller: HttpClient) -> None:
         self.process = process
         self.data = data
-        self.caller = caller
+        self.client = caller
         self.listing = caller.listing
 
     async def stop(self, how: int = signal.SIGTERM) -> int:
@@ -92,20 +92,20 @@ class Server:
         return await self.end()
 
     async def end(self) -> int:
-        return (await ended(self.process)).code
+        return (await wait_for_exit(self.process)).code
 
 
 @asynccontextmanager
-async def served(
-    desk: Desk, *words: str, env: Mapping[str, str] = NOTHING, limit: Callable[[], None] | None = None
-) -> AsyncIterator[Server]:
+async def open_server_process(
+    desk: Desk, *words: str, env: Mapping[str, str] = NO_VARIABLES, limit: Callable[[], None] | None = None
+) -> AsyncIterator[ServerProcess]:
     """Until the block ends; then whatever is left of it is killed."""
     process = await desk.start("serve", *words, env=env, limit=limit)
     try:
-        await said(process, "listening at ")
+        await read_until(process, "listening at ")
         listing = msgspec.json.decode((desk.data / LISTING_FILE).read_bytes(), type=Listing)
-        async with calling(listing) as caller:
-            yield Server(process, desk.data, caller)
+        async with open_http_client(listing) as caller:
+            yield ServerProcess(process, desk.data, caller)
     finally:
         if process.returncode is None:
             process.kill()

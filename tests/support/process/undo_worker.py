@@ -10,7 +10,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.event import SessionUpdated
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.support.tool import Nothing
+from tests.support.tool import NoArguments
 
 MANY = 200
 SCRIPT = {"go": [[call("work")], [say("Done.")]], "hello": [[say("Hi.")]]}
@@ -23,18 +23,18 @@ def change(root: Path) -> None:
         (root / "new" / f"{number}").write_text("new\n")
 
 
-async def work(args: Nothing, context: ToolContext) -> Completed:
+async def work(args: NoArguments, context: ToolContext) -> Completed:
     await asyncio.to_thread(change, Path(context.directory))
     return Completed("changed")
 
 
-def runtime(data: Path) -> AbstractAsyncContextManager[Runtime]:
-    tools = [Tool("work", Nothing, work)]
+def open_undo_runtime(data: Path) -> AbstractAsyncContextManager[Runtime]:
+    tools = [Tool("work", NoArguments, work)]
     return open_runtime(data, model=ScriptedModel(SCRIPT), tools=tools, coding=Config(data_dir=data))
 
 
 async def main(data: Path, root: Path) -> None:
-    async with runtime(data) as here:
+    async with open_undo_runtime(data) as here:
         session = await here.create_session(directory=root, key="one")
         await here.prompt(session.id, "go")
         (asked, *_) = await here.messages(session.id)

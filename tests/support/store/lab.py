@@ -103,7 +103,7 @@ class Lab:
         part = TextPart(id=self.ids.part(), session_id=session_id, message_id=message.id, text=text)
         return Admit(message=message, parts=(part,), key=key or message.id, wakes=wakes, source=source)
 
-    def settling(self, call_id: CallId, output: str) -> Settle:
+    def settle_fact(self, call_id: CallId, output: str) -> Settle:
         return Settle(call_id, Completed(output))
 
     async def prompt(
@@ -128,7 +128,7 @@ class Lab:
         assert snapshot is not None
         return Claim(session_id, snapshot.control.fence)
 
-    async def prompted(self) -> tuple[SessionId, MessageId, Claim]:
+    async def claim_prompted(self) -> tuple[SessionId, MessageId, Claim]:
         """A session with one prompt, claimed."""
         session_id = await self.session()
         message_id = await self.prompt(session_id)
@@ -183,16 +183,16 @@ class Lab:
             request_id=step.request_id,
             message=message,
             parts=(part,),
-            events=self.published(part),
+            events=self.part_events(part),
             calls=calls,
             tokens=tokens,
         )
 
     async def write(self, claim: Claim, *parts: Part, published: bool = True) -> None:
         """Keep parts of a step as it streams; those that listeners know already are not published."""
-        await self.store.write_parts(claim, parts, self.published(*parts) if published else ())
+        await self.store.write_parts(claim, parts, self.part_events(*parts) if published else ())
 
-    def published(self, *parts: Part) -> tuple[Event, ...]:
+    def part_events(self, *parts: Part) -> tuple[Event, ...]:
         now = self.clock.now()
         return tuple(PartUpdated(session_id=part.session_id, part=part, time=now) for part in parts)
 
@@ -222,9 +222,9 @@ class Lab:
             created=self.clock.now(),
         )
 
-    async def called(self, *states: CallState | None) -> tuple[SessionId, Claim, list[Call]]:
+    async def start_calls(self, *states: CallState | None) -> tuple[SessionId, Claim, list[Call]]:
         """A session whose first step made a call for each state, and moved it there."""
-        session_id, _, claim = await self.prompted()
+        session_id, _, claim = await self.claim_prompted()
         step = await self.step(claim)
         calls = [self.call(step) for _ in states]
         await self.end(claim, step, *calls)
@@ -238,7 +238,7 @@ class Lab:
     async def start(self, claim: Claim, call: Call) -> Call:
         return await self.move(claim, call, Running(claim.fence))
 
-    def waiting(
+    def open_state(
         self, kind: OpenKind = "async", *, due: int | None = None, on_due: Result | None = None
     ) -> Open:
         return Open(
@@ -254,7 +254,7 @@ class Lab:
             metadata={},
             always=("make *",),
         )
-        return replace(self.waiting("ask", due=due, on_due=on_due), ask=request, ask_hash="h1")
+        return replace(self.open_state("ask", due=due, on_due=on_due), ask=request, ask_hash="h1")
 
     def exact_ask(self, session_id: SessionId, text: str) -> Open:
         """For a line that no pattern covers."""
@@ -269,11 +269,11 @@ class Lab:
             for text in texts or ("Which colour?",)
         )
         request = QuestionRequest(id=self.ids.question(), session_id=session_id, questions=asked)
-        return replace(self.waiting("question"), question=request)
+        return replace(self.open_state("question"), question=request)
 
-    async def asked(self, *more: CallState | None) -> tuple[SessionId, Claim, Call, list[Call]]:
+    async def open_ask(self, *more: CallState | None) -> tuple[SessionId, Claim, Call, list[Call]]:
         """A session with an ask open, and further calls."""
-        session_id, claim, (call, *others) = await self.called(None, *more)
+        session_id, claim, (call, *others) = await self.start_calls(None, *more)
         return session_id, claim, await self.move(claim, call, self.ask(session_id)), others
 
     # What is there
@@ -286,7 +286,7 @@ class Lab:
         rows = await self.database.read(lambda tx: tx.all("positions", session_id))
         return [row[0] for row in rows]
 
-    async def everything(self) -> dict[str, Any]:
+    async def read_everything(self) -> dict[str, Any]:
         """All that reads can show, to compare before and after."""
         store = self.store
         found: dict[str, Any] = {"statuses": await store.statuses(), "due": await store.next_due()}
@@ -306,7 +306,7 @@ class Lab:
         return found
 
 
-def done(output: str = "built") -> Completed:
+def completed_result(output: str = "built") -> Completed:
     return Completed(output)
 
 

@@ -102,10 +102,10 @@ async def plan(tx: Tx, statement: str, params: Row) -> list[str]:
     connection, text, _ = await tx._prepare(statement, params)
     await connection.execute("SET LOCAL enable_seqscan = off")  # in a few rows it would not look for an index
     told = [row[0] for row in await connection.fetch(f"EXPLAIN {text}", *params)]
-    return [_said(each) for each in told]
+    return [_describe_plan(each) for each in told]
 
 
-def _said(line: str) -> str:
+def _describe_plan(line: str) -> str:
     scanned = re.sub(r".*Seq Scan on (\w+).*", r"SCAN \1", line)
     return re.sub(r".*Index (?:Only )?Scan (?:Backward )?(?:using|on) (\w+).*", r"INDEX \1", scanned)
 

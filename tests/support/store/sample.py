@@ -33,22 +33,32 @@ from asyncagents.store.sqlite.owners import FlockOwners
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.tools.builtin.todo import todowrite
-from tests.support.delegation import Players, Scenes, launch, office, until_ended
+from tests.support.delegation import (
+    RequestScript,
+    RequestScriptModel,
+    launch_task,
+    open_delegation_stage,
+    wait_for_task_end,
+)
 from tests.support.runtime import Stage
-from tests.support.tool import Gate, Text, echo, later
-from tests.support.webhook.receiver import HERE, until_so
+from tests.support.tool import Gate, TextArguments, build_pending_tool, run_echo
+from tests.support.webhook.receiver import LOCAL_WEBHOOKS, wait_until_deliveries
 
 FILE = "asyncagents.db"
 DEAD = OwnerId("00000000deadbeef")
 NOBODY = "http://127.0.0.1:1/hook"
-SCENES: Scenes = {
+SAMPLE_SCRIPT: RequestScript = {
     "hello": [[say("Hi.")]],
     "plan": [[call("todowrite", todos=[{"content": "Look"}, {"content": "Leap"}])], [say("Planned.")]],
     "ship": [[call("deploy")], [say("Shipped.")]],
     "report": [[call("deploy")], [say("Reported.")]],
     "careful": [[call("careful", text="a")], [say("With care.")]],
     "always": [[call("careful", text="b")], [say("As ever.")]],
-    "delegate": [[launch("Find it", "look"), launch("Await it", "linger")], [say("Off.")], [say("Told.")]],
+    "delegate": [
+        [launch_task("Find it", "look"), launch_task("Await it", "linger")],
+        [say("Off.")],
+        [say("Told.")],
+    ],
     "look": [[call("gate")], [say("Red.")]],
     "linger": [[call("deploy")], [say("Came.")]],
     "stream": [[say("I beg"), pause(3600)]],
@@ -66,19 +76,21 @@ class Rich(Struct, frozen=True):
     cursor: str
 
 
-async def made_rich(data: Path) -> Rich:
+async def fill_store(data: Path) -> Rich:
     """By real runtimes; the last one died while it worked on a session."""
     gate = Gate("gate")
     given = [*tools(), gate.tool]
-    async with office(data, SCENES, *given, policy=ask_of_echo, async_tools=HERE) as at:
-        sessions = {name: (await at.runtime.create_session(directory=data)).id for name in SCENES}
+    async with open_delegation_stage(
+        data, SAMPLE_SCRIPT, *given, policy=ask_of_echo, async_tools=LOCAL_WEBHOOKS
+    ) as at:
+        sessions = {name: (await at.runtime.create_session(directory=data)).id for name in SAMPLE_SCRIPT}
         first = await at.runtime.prompt(sessions["hello"], "hello", key="old key")
         for name in ("plan", "ship", "report", "delegate"):
             await at.runtime.prompt(sessions[name], name)
-        await _told_of_a_task(at, gate)
-        await _asked(at, sessions)
-        await _stopped(at, sessions)
-    async with office(data, SCENES, serve=False) as at:
+        await _leave_a_notice(at, gate)
+        await _leave_an_ask(at, sessions)
+        await _leave_stopped(at, sessions)
+    async with open_delegation_stage(data, SAMPLE_SCRIPT, serve=False) as at:
         await at.runtime.delete_session(at.session_id)
         await at.runtime.send(sessions["cut off"], "cut off")
         cursor = await at.runtime.cursor()
@@ -86,31 +98,31 @@ async def made_rich(data: Path) -> Rich:
     return Rich(sessions, first, cursor)
 
 
-async def _told_of_a_task(at: Stage, gate: Gate) -> None:
+async def _leave_a_notice(at: Stage, gate: Gate) -> None:
     """The other goes on."""
     gate.go.set()
-    await until_ended(at, "Find it", TaskCompleted)
-    await at.ears.until_said("Told.")
+    await wait_for_task_end(at, "Find it", TaskCompleted)
+    await at.listener.until_text("Told.")
 
 
-async def _asked(at: Stage, sessions: dict[str, SessionId]) -> None:
+async def _leave_an_ask(at: Stage, sessions: dict[str, SessionId]) -> None:
     """One was approved for good, one still waits."""
     always = asyncio.ensure_future(at.runtime.prompt(sessions["always"], "always"))
-    asked = await at.ears.until(PermissionAsked)
+    asked = await at.listener.until(PermissionAsked)
     await at.runtime.answer(asked.request.id, "always")
     await always
     await at.runtime.send(sessions["careful"], "careful")
-    await at.ears.until(PermissionAsked)
+    await at.listener.until(PermissionAsked)
 
 
-async def _stopped(at: Stage, sessions: dict[str, SessionId]) -> None:
+async def _leave_stopped(at: Stage, sessions: dict[str, SessionId]) -> None:
     """A stream is aborted; of a result somebody is to be told who cannot be reached yet."""
     await at.runtime.send(sessions["stream"], "stream")
-    await at.ears.until_said("I beg")
+    await at.listener.until_text("I beg")
     await at.runtime.abort(sessions["stream"])
     (waiting,) = await at.runtime.open_calls(sessions["report"])
     await at.runtime.complete(waiting.id, "v1")
-    await until_so(at.runtime, lambda each: each.error is not None)
+    await wait_until_deliveries(at.runtime, lambda each: each.error is not None)
     await at.runtime.wait(sessions["report"])
 
 
@@ -129,11 +141,15 @@ def tools() -> list[AnyTool]:
     async def none(session_id: SessionId) -> tuple[()]:
         return ()
 
-    async def asks(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+    async def asks(args: TextArguments, context: ToolContext) -> tuple[Ask, ...]:
         return (Ask("echo", (args.text,), always=(args.text,)),)
 
     plan = todowrite(none, Ids(SystemClock(), SystemRng()))
-    return [later("deploy", webhook_url=NOBODY), Tool("careful", Text, echo, plan=asks), plan]
+    return [
+        build_pending_tool("deploy", webhook_url=NOBODY),
+        Tool("careful", TextArguments, run_echo, plan=asks),
+        plan,
+    ]
 
 
 def ask_of_echo(ask: Any, context: Any) -> Any:
@@ -148,7 +164,7 @@ class Later:
 
 
 @asynccontextmanager
-async def reopened(data: Path, dsn: str, letters: list[SignedRequest]) -> AsyncIterator[Runtime]:
+async def reopen_store(data: Path, dsn: str, letters: list[SignedRequest]) -> AsyncIterator[Runtime]:
     """A runtime on the database, a minute later; whoever is to be told takes it now."""
 
     async def post(request: SignedRequest) -> DeliveryResponse:
@@ -159,7 +175,12 @@ async def reopened(data: Path, dsn: str, letters: list[SignedRequest]) -> AsyncI
     ids = Ids(clock, rng)
     owners = FlockOwners(data / "elsewhere", f"{rng.below(2**64):016x}")
     workplaces = fixed_tools(tools(), ask_of_echo, DelegationConfig(tools="both"))
-    setup = Setup(model=Players(SCENES), open_workplaces=workplaces, async_tools=HERE, post=post)
+    setup = Setup(
+        model=RequestScriptModel(SAMPLE_SCRIPT),
+        open_workplaces=workplaces,
+        async_tools=LOCAL_WEBHOOKS,
+        post=post,
+    )
     try:
         async with (
             open_postgres(dsn, clock=clock, rng=rng, ids=ids) as database,
@@ -170,7 +191,7 @@ async def reopened(data: Path, dsn: str, letters: list[SignedRequest]) -> AsyncI
         owners.close()
 
 
-async def all_that_is_read(database: Database) -> dict[str, Any]:
+async def read_everything(database: Database) -> dict[str, Any]:
     store = Store(database)
     found: dict[str, Any] = {
         "statuses": await store.statuses(),
@@ -220,12 +241,12 @@ async def rows_there(data: Path, dsn: str) -> dict[str, list[tuple[Any, ...]]]:
         }
     found = {}
     for table, names in columns.items():
-        rows = await asked(dsn, f"SELECT {names} FROM {table}")  # noqa: S608
+        rows = await query_postgres(dsn, f"SELECT {names} FROM {table}")  # noqa: S608
         found[table] = sorted((tuple(row) for row in rows), key=repr)
     return found
 
 
-async def asked(dsn: str, sql: str) -> list[Any]:
+async def query_postgres(dsn: str, sql: str) -> list[Any]:
     connection = await asyncpg.connect(dsn)
     try:
         return list(await connection.fetch(sql))
@@ -234,5 +255,5 @@ async def asked(dsn: str, sql: str) -> list[Any]:
 
 
 async def is_empty(dsn: str) -> bool:
-    counts = [await asked(dsn, f"SELECT COUNT(*) FROM {table}") for table in TABLES]  # noqa: S608
+    counts = [await query_postgres(dsn, f"SELECT COUNT(*) FROM {table}") for table in TABLES]  # noqa: S608
     return not any(rows[0][0] for rows in counts)

@@ -47,7 +47,7 @@ def build_summary_end(
 
 async def answer_first_prompt(lab: Lab) -> tuple[Claim, MessageId]:
     """A session whose first prompt has been answered and whose second is unread."""
-    session_id, first, claim = await lab.prompted()
+    session_id, first, claim = await lab.claim_prompted()
     await lab.end(claim, await lab.step(claim))
     await lab.store.rest(claim, 10**6, "done")
     await lab.prompt(session_id, "second")
@@ -77,7 +77,7 @@ async def fail_first_step(
     lab: Lab, *, said: bool = False, tokens: Tokens | None = None
 ) -> tuple[Claim, Step]:
     """A session whose first try failed and which waits, nobody running it."""
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     snapshot = await lab.store.retry_step(claim, build_retry(lab, step, said=said, tokens=tokens))
     assert await lab.store.park(claim, snapshot.control.wake_seq)

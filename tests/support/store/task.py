@@ -71,9 +71,9 @@ class Parent:
         return await lab.store.rest(self.lease, control.wake_seq, "done")
 
 
-async def parent(lab: Lab, count: int = 1, *, tool: str = "task") -> Parent:
+async def open_parent(lab: Lab, count: int = 1, *, tool: str = "task") -> Parent:
     """`count` calls have begun."""
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     calls = [lab.call(step, tool=tool) for _ in range(count)]
     await lab.end(claim, step, *calls)
@@ -81,7 +81,7 @@ async def parent(lab: Lab, count: int = 1, *, tool: str = "task") -> Parent:
     return Parent(lab, claim, step, moved)
 
 
-async def middle(lab: Lab, child: SessionId, count: int = 1) -> Parent:
+async def open_middle(lab: Lab, child: SessionId, count: int = 1) -> Parent:
     """A task at work that launches tasks itself."""
     claim = await lab.claim(child)
     step = await lab.step(claim)
@@ -90,7 +90,7 @@ async def middle(lab: Lab, child: SessionId, count: int = 1) -> Parent:
     return Parent(lab, claim, step, [await lab.move(claim, call, Running(claim.fence)) for call in calls])
 
 
-async def work(lab: Lab, child: SessionId, text: str = "Red.", *, error: Failure | None = None) -> None:
+async def work_child(lab: Lab, child: SessionId, text: str = "Red.", *, error: Failure | None = None) -> None:
     """A child answers and rests."""
     claim = await lab.claim(child)
     step = await lab.step(claim)

@@ -16,7 +16,7 @@ from asyncagents.domain.task.notice import NoticeOptions
 from asyncagents.domain.task.task import Task, batch_of
 from asyncagents.engine.event.task_stream import BoardUpdate
 from tests.support.store.lab import ALICE, POOL, Lab, Step
-from tests.support.store.task import parent
+from tests.support.store.task import open_parent
 from tests.support.store.walk import Walk
 
 MOST_TASKS = 12
@@ -86,7 +86,7 @@ class TaskWalk(Walk):
                     if (fact := make(call)) is not None:
                         await self.lab.store.finish_call(claim, call.id, Completed("ok"), (fact,))
                     return
-        boss = await parent(self.lab, 3)
+        boss = await open_parent(self.lab, 3)
         self.leases[boss.id] = boss.lease
 
     async def launch(self) -> None:
@@ -151,13 +151,13 @@ class Watcher:
         self.state = bodies(board)
         self.kind = kind
         self.cursor = cursor
-        self.heard: list[tuple[str, str]] = []
+        self.received: list[tuple[str, str]] = []
 
     def apply(self, news: BoardUpdate) -> None:
         """Whatever is told of a task, it was told before that it is there."""
         session_id = SessionId(msgspec.json.decode(news.body)["sessionID"])
         self.cursor = news.cursor
-        self.heard.append((news.type, session_id))
+        self.received.append((news.type, session_id))
         if news.type == "task.removed":
             self.state.pop(session_id, None)
             return
@@ -165,15 +165,15 @@ class Watcher:
         self.state[session_id] = news.body
 
 
-async def watching(lab: Lab, kind: KindFilter) -> Watcher:
+async def open_watcher(lab: Lab, kind: KindFilter) -> Watcher:
     return Watcher(*await lab.store.board.snapshot(kind), kind)
 
 
-async def fresh(lab: Lab, kind: KindFilter = "background") -> dict[SessionId, bytes]:
+async def read_watcher(lab: Lab, kind: KindFilter = "background") -> dict[SessionId, bytes]:
     board, _ = await lab.store.board.snapshot(kind)
     return bodies(board)
 
 
-def some(rng: random.Random, news: list[BoardUpdate]) -> list[BoardUpdate]:
+def draw_some(rng: random.Random, news: list[BoardUpdate]) -> list[BoardUpdate]:
     """All of it, or what came before a cut."""
     return news if rng.random() < 0.6 else news[: rng.randrange(len(news) + 1)]

@@ -15,7 +15,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import SessionBusy
-from tests.support.store.lab import ALICE, POOL, PROJECT, Lab, Step, ask_id, done
+from tests.support.store.lab import ALICE, POOL, PROJECT, Lab, Step, ask_id, completed_result
 
 MAX_SESSIONS = 6
 
@@ -125,7 +125,7 @@ class Walk:
         closed = replace(
             text, time=PartTime(start=text.time.start if text.time else 0, end=self.lab.clock.now())
         )
-        end = replace(end, parts=(closed,), events=self.lab.published(closed))
+        end = replace(end, parts=(closed,), events=self.lab.part_events(closed))
         await self.lab.store.finish_step(claim, end)
 
     async def _any_call(self, claim: Claim) -> Call | None:
@@ -140,8 +140,8 @@ class Walk:
         due = self.rng.choice([None, self.lab.clock.now() + 30])
         states: list[CallState] = [
             Running(claim.fence),
-            self.lab.waiting(due=due),
-            self.lab.waiting("wait", due=due),
+            self.lab.open_state(due=due),
+            self.lab.open_state("wait", due=due),
             self.lab.ask(call.session_id, due=due),
             self.lab.question(call.session_id),
             Requested(),
@@ -153,7 +153,9 @@ class Walk:
         call = await self._any_call(claim) if claim else None
         if claim is not None and call is not None and isinstance(call.state, Running):
             facts = (self.lab.input(await self._any_session(), source="system"),)
-            await self.lab.store.finish_call(claim, call.id, done(), facts[: self.rng.randrange(2)])
+            await self.lab.store.finish_call(
+                claim, call.id, completed_result(), facts[: self.rng.randrange(2)]
+            )
 
     async def _open_calls(self) -> list[Call]:
         known = await self.lab.store.sessions(PROJECT)
@@ -161,7 +163,7 @@ class Walk:
 
     async def settle(self) -> None:
         if calls := [call for call in await self._open_calls() if not call.blocks_session]:
-            await self.lab.store.settle(self.rng.choice(calls).id, done())
+            await self.lab.store.settle(self.rng.choice(calls).id, completed_result())
 
     async def answer(self) -> None:
         if calls := [call for call in await self._open_calls() if call.blocks_session]:

@@ -19,8 +19,8 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.http.messages import Pairs, Request, Response
 from asyncagents.testing.inside import inside
-from tests.support.http.asgi import TOKEN, application, ask
-from tests.support.runtime import Stage, stage
+from tests.support.http.asgi import TOKEN, build_application, call_application
+from tests.support.runtime import Stage, open_stage
 from tests.support.wait import PATIENCE
 
 SCRIPT = {name: [[call("deploy")], [say("Shipped.")]] for name in ("ship", "ship too")}
@@ -30,28 +30,28 @@ MIB = 1024 * 1024
 JSON = (("content-type", "application/json"),)
 
 
-class Service:
+class WaitingService:
     """The other side: it was told the id and the secret of each call, in the order they were made."""
 
     def __init__(self, *, check: Callable[[ToolResult], bool] | None = None, **pending: Any) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
 
         async def deploy(context: ToolContext) -> Pending:
             """Start a deployment."""
-            self.told.append((context.pending_id, context.secret))
+            self.calls.append((context.pending_id, context.secret))
             return Pending(**pending)
 
         self.tool: AnyTool = async_tool(validate_result=check)(deploy) if check else async_tool(deploy)
 
 
-class Post:
+class DeliverySender:
     """A call that waits, and one of another session; what is sent for them, and what it was answered."""
 
-    def __init__(self, at: Stage, service: Service) -> None:
+    def __init__(self, at: Stage, service: WaitingService) -> None:
         self.stage = at
         self.tools = at.runtime.async_tools
-        self._app = application(at.runtime)
-        (self.id, self.secret), (self.other_id, self.other_secret) = service.told
+        self._app = build_application(at.runtime)
+        (self.id, self.secret), (self.other_id, self.other_secret) = service.calls
 
     @property
     def seconds(self) -> int:
@@ -59,7 +59,7 @@ class Post:
 
     async def send(self, request: Request) -> Response:
         """With the token, except where a signature has to do."""
-        return await ask(self._app, request, token=None if request.path == WEBHOOK else TOKEN)
+        return await call_application(self._app, request, token=None if request.path == WEBHOOK else TOKEN)
 
     async def state(self) -> tuple[str, PendingToolCall, PendingToolCall, int]:
         """All that a delivery could change: the newest revision of the store says whether anything did."""
@@ -69,47 +69,54 @@ class Post:
 
     @property
     def body(self) -> bytes:
-        return done(self.id)
+        return result_body(self.id)
 
-    def webhook(self, headers: Pairs, body: bytes | None = None) -> Request:
+    def build_webhook(self, headers: Pairs, body: bytes | None = None) -> Request:
         return Request(method="POST", path=WEBHOOK, headers=headers, body=self.body if body is None else body)
 
-    def signed(self, body: bytes | None = None, **how: Any) -> Request:
+    def build_signed(self, body: bytes | None = None, **how: Any) -> Request:
         """By Standard Webhooks."""
         body = self.body if body is None else body
-        return self.webhook(standard(how.pop("secret", self.secret), body, self.seconds, **how), body)
+        return self.build_webhook(
+            standard_headers(how.pop("secret", self.secret), body, self.seconds, **how), body
+        )
 
-    def plainly(self, body: bytes | None = None, *, secret: str = "", **more: str) -> Request:
+    def build_plain(self, body: bytes | None = None, *, secret: str = "", **more: str) -> Request:
         """By the header of the source."""
         body = self.body if body is None else body
-        headers = (("X-Webhook-Signature", hexed((secret or self.secret).encode(), body)), *more.items())
-        return self.webhook(headers, body)
+        headers = (
+            ("X-Webhook-Signature", plain_signature((secret or self.secret).encode(), body)),
+            *more.items(),
+        )
+        return self.build_webhook(headers, body)
 
-    def result(self, body: bytes, path: str = RESULT) -> Request:
+    def build_result(self, body: bytes, path: str = RESULT) -> Request:
         return Request(method="POST", path=path, headers=JSON, body=body)
 
 
-Make: TypeAlias = Callable[[Post], Request]
+BuildRequest: TypeAlias = Callable[[DeliverySender], Request]
 
 
 @asynccontextmanager
-async def posting(data: Path, service: Service | None = None, **more: Any) -> AsyncIterator[Post]:
+async def open_sender(
+    data: Path, service: WaitingService | None = None, **more: Any
+) -> AsyncIterator[DeliverySender]:
     """Two sessions wait for the service; the first is the stage's own."""
-    service = service or Service()
-    async with stage(data, SCRIPT, tools=[service.tool], **more) as at:
+    service = service or WaitingService()
+    async with open_stage(data, SCRIPT, tools=[service.tool], **more) as at:
         await at.prompt("ship")
         other = await at.runtime.create_session(directory=data)
         await at.runtime.prompt(other.id, "ship too")
-        yield Post(at, service)
+        yield DeliverySender(at, service)
 
 
 @asynccontextmanager
-async def kept_posting(data: Path) -> AsyncIterator[Post]:
+async def open_shared_sender(data: Path) -> AsyncIterator[DeliverySender]:
     """As `posting`, for many tests: a task of its own holds it, since each test is another."""
     ready, over = asyncio.get_running_loop().create_future(), asyncio.Event()
 
     async def hold() -> None:
-        async with posting(data) as post:
+        async with open_sender(data) as post:
             ready.set_result(post)
             await over.wait()
 
@@ -123,152 +130,164 @@ async def kept_posting(data: Path) -> AsyncIterator[Post]:
     await holding
 
 
-def said(answer: Response) -> Any:
+def response_json(answer: Response) -> Any:
     return json.loads(answer.body)
 
 
-def message(answer: Response) -> str:
-    text = said(answer)["data"]["message"]
+def error_message(answer: Response) -> str:
+    text = response_json(answer)["data"]["message"]
     assert isinstance(text, str)
     return text
 
 
-async def resumed_once(post: Post, result: str) -> None:
+async def assert_resumed_once(post: DeliverySender, result: str) -> None:
     """The session of the call went on, with this result, and asked the model once more."""
     async with asyncio.timeout(PATIENCE):
-        await post.stage.ears.until(SessionIdle, lambda event: event.session_id == post.stage.session_id)
-    told = [told.output for told in post.stage.told() if isinstance(told, ToolTurn)]
+        await post.stage.listener.until(SessionIdle, lambda event: event.session_id == post.stage.session_id)
+    told = [told.output for told in post.stage.request_messages() if isinstance(told, ToolTurn)]
     assert (told, len(post.stage.model.requests)) == ([result], 3)
 
 
-def done(pending_id: str, output: str = "v2 is live") -> bytes:
+def result_body(pending_id: str, output: str = "v2 is live") -> bytes:
     result = {"title": "Deployed", "output": output, "metadata": {"version": 2}}
     return json.dumps({"pendingID": pending_id, "result": result}).encode()
 
 
-def failed(pending_id: str) -> bytes:
+def error_body(pending_id: str) -> bytes:
     return json.dumps({"pendingID": pending_id, "error": "no route"}).encode()
 
 
-def key_of(secret: str) -> bytes:
+def decode_secret(secret: str) -> bytes:
     return base64.b64decode(secret.removeprefix("whsec_"))
 
 
-def hexed(key: bytes, body: bytes) -> str:
+def plain_signature(key: bytes, body: bytes) -> str:
     return hmac.new(key, body, hashlib.sha256).hexdigest()
 
 
-def standard(
+def standard_headers(
     secret: str, body: bytes, seconds: int, *, shift: int = 0, key: bytes | None = None, id: str = "msg_1"
 ) -> Pairs:
     at = seconds + shift
-    signed = hmac.new(key_of(secret) if key is None else key, f"{id}.{at}.".encode() + body, hashlib.sha256)
+    signed = hmac.new(
+        decode_secret(secret) if key is None else key, f"{id}.{at}.".encode() + body, hashlib.sha256
+    )
     signature = "v1," + base64.b64encode(signed.digest()).decode()
     return (("webhook-id", id), ("webhook-timestamp", str(at)), ("webhook-signature", signature))
 
 
-def without(request: Request, name: str) -> Request:
+def remove_header(request: Request, name: str) -> Request:
     kept = tuple(pair for pair in request.headers if pair[0].lower() != name)
     return Request(method=request.method, path=request.path, headers=kept, body=request.body)
 
 
-def changed(request: Request, name: str, change: Callable[[str], str]) -> Request:
+def change_header(request: Request, name: str, change: Callable[[str], str]) -> Request:
     headers = tuple((key, change(value) if key.lower() == name else value) for key, value in request.headers)
     return Request(method=request.method, path=request.path, headers=headers, body=request.body)
 
 
-def added(request: Request, *more: tuple[str, str]) -> Request:
+def add_headers(request: Request, *more: tuple[str, str]) -> Request:
     headers = (*request.headers, *more)
     return Request(method=request.method, path=request.path, headers=headers, body=request.body)
 
 
-def bodied(request: Request, body: bytes) -> Request:
+def replace_body(request: Request, body: bytes) -> Request:
     return Request(method=request.method, path=request.path, headers=request.headers, body=body)
 
 
-def _respelt(post: Post) -> bytes:
+def _respell_body(post: DeliverySender) -> bytes:
     return json.dumps(json.loads(post.body), separators=(",", ":")).encode()
 
 
-def _reordered(post: Post) -> bytes:
+def _reorder_body(post: DeliverySender) -> bytes:
     return json.dumps(dict(reversed(json.loads(post.body).items()))).encode()
 
 
 UNKNOWN = "tool_0123456789abABCDEFGHIJKLMN"
 _SIGNATURE, _PLAIN = "webhook-signature", "x-webhook-signature"
 
-FORGED: dict[str, Make] = {
-    "unsigned": lambda post: post.webhook(()),
-    "unsigned, no body": lambda post: post.webhook((), b""),
-    "unsigned, unknown call": lambda post: post.webhook((), done(UNKNOWN)),
-    "the secret as a token": lambda post: post.webhook((("authorization", f"Bearer {post.secret}"),)),
-    "the secret as the signature": lambda post: post.webhook(((_PLAIN, post.secret),)),
-    "empty signatures": lambda post: changed(post.signed(), _SIGNATURE, lambda value: ""),
-    "garbage": lambda post: changed(post.signed(), _SIGNATURE, lambda value: "v1,\x00\udcff\xff"),
-    "of a wrong key": lambda post: post.signed(key=b"wrong"),
-    "of an empty key": lambda post: post.signed(key=b""),
-    "of the undecoded secret": lambda post: post.signed(key=post.secret.encode()),
-    "of the call's id": lambda post: post.signed(key=post.id.encode()),
-    "of another call's secret": lambda post: post.signed(secret=post.other_secret),
-    "naming another call": lambda post: post.signed(done(post.other_id)),
-    "of another body": lambda post: bodied(post.signed(), done(post.id, "v3")),
-    "of an error, with a result": lambda post: bodied(post.signed(failed(post.id)), post.body),
-    "respelt": lambda post: bodied(post.signed(), _respelt(post)),
-    "reordered": lambda post: bodied(post.signed(), _reordered(post)),
-    "one byte more": lambda post: bodied(post.signed(), post.body + b"\n"),
-    "one byte less": lambda post: bodied(post.signed(post.body + b" "), post.body),
-    "stale": lambda post: post.signed(shift=-310),
-    "a year old": lambda post: post.signed(shift=-31_536_000),
-    "of the future": lambda post: post.signed(shift=310),
-    "stale, beside a good plain one": lambda post: added(post.signed(shift=-310), *post.plainly().headers),
-    "stale, by its other names": lambda post: added(
-        post.plainly(),
-        *((name.replace("webhook", "svix"), value) for name, value in post.signed(shift=-310).headers),
+FORGED: dict[str, BuildRequest] = {
+    "unsigned": lambda post: post.build_webhook(()),
+    "unsigned, no body": lambda post: post.build_webhook((), b""),
+    "unsigned, unknown call": lambda post: post.build_webhook((), result_body(UNKNOWN)),
+    "the secret as a token": lambda post: post.build_webhook((("authorization", f"Bearer {post.secret}"),)),
+    "the secret as the signature": lambda post: post.build_webhook(((_PLAIN, post.secret),)),
+    "empty signatures": lambda post: change_header(post.build_signed(), _SIGNATURE, lambda value: ""),
+    "garbage": lambda post: change_header(post.build_signed(), _SIGNATURE, lambda value: "v1,\x00\udcff\xff"),
+    "of a wrong key": lambda post: post.build_signed(key=b"wrong"),
+    "of an empty key": lambda post: post.build_signed(key=b""),
+    "of the undecoded secret": lambda post: post.build_signed(key=post.secret.encode()),
+    "of the call's id": lambda post: post.build_signed(key=post.id.encode()),
+    "of another call's secret": lambda post: post.build_signed(secret=post.other_secret),
+    "naming another call": lambda post: post.build_signed(result_body(post.other_id)),
+    "of another body": lambda post: replace_body(post.build_signed(), result_body(post.id, "v3")),
+    "of an error, with a result": lambda post: replace_body(
+        post.build_signed(error_body(post.id)), post.body
     ),
-    "stale, given a new time": lambda post: changed(
-        post.signed(shift=-310), "webhook-timestamp", lambda value: str(post.seconds)
+    "respelt": lambda post: replace_body(post.build_signed(), _respell_body(post)),
+    "reordered": lambda post: replace_body(post.build_signed(), _reorder_body(post)),
+    "one byte more": lambda post: replace_body(post.build_signed(), post.body + b"\n"),
+    "one byte less": lambda post: replace_body(post.build_signed(post.body + b" "), post.body),
+    "stale": lambda post: post.build_signed(shift=-310),
+    "a year old": lambda post: post.build_signed(shift=-31_536_000),
+    "of the future": lambda post: post.build_signed(shift=310),
+    "stale, beside a good plain one": lambda post: add_headers(
+        post.build_signed(shift=-310), *post.build_plain().headers
     ),
-    "given another id": lambda post: changed(post.signed(), "webhook-id", lambda value: "msg_2"),
-    "an id with a dot": lambda post: post.signed(id="msg.1"),
-    "without an id": lambda post: without(post.signed(), "webhook-id"),
-    "without a time": lambda post: without(post.signed(), "webhook-timestamp"),
-    "without a signature": lambda post: without(post.signed(), _SIGNATURE),
-    "an id beside a good plain one": lambda post: added(post.plainly(), ("webhook-id", "msg_1")),
-    "two times": lambda post: added(post.signed(), ("Webhook-Timestamp", str(post.seconds - 1))),
-    "two ids": lambda post: added(post.signed(), ("Webhook-Id", "msg_2")),
-    "a time in words": lambda post: changed(post.signed(), "webhook-timestamp", lambda value: "now"),
-    "a time in milliseconds": lambda post: changed(
-        post.signed(), "webhook-timestamp", lambda value: f"{value}000"
+    "stale, by its other names": lambda post: add_headers(
+        post.build_plain(),
+        *((name.replace("webhook", "svix"), value) for name, value in post.build_signed(shift=-310).headers),
     ),
-    "a time without end": lambda post: changed(
-        post.signed(), "webhook-timestamp", lambda value: "9" * 100_000
+    "stale, given a new time": lambda post: change_header(
+        post.build_signed(shift=-310), "webhook-timestamp", lambda value: str(post.seconds)
     ),
-    "an id without end": lambda post: changed(post.signed(), "webhook-id", lambda value: "m" * 100_000),
-    "signatures without end": lambda post: changed(
-        post.signed(), _SIGNATURE, lambda value: f"{value} " * 10_000
+    "given another id": lambda post: change_header(post.build_signed(), "webhook-id", lambda value: "msg_2"),
+    "an id with a dot": lambda post: post.build_signed(id="msg.1"),
+    "without an id": lambda post: remove_header(post.build_signed(), "webhook-id"),
+    "without a time": lambda post: remove_header(post.build_signed(), "webhook-timestamp"),
+    "without a signature": lambda post: remove_header(post.build_signed(), _SIGNATURE),
+    "an id beside a good plain one": lambda post: add_headers(post.build_plain(), ("webhook-id", "msg_1")),
+    "two times": lambda post: add_headers(post.build_signed(), ("Webhook-Timestamp", str(post.seconds - 1))),
+    "two ids": lambda post: add_headers(post.build_signed(), ("Webhook-Id", "msg_2")),
+    "a time in words": lambda post: change_header(
+        post.build_signed(), "webhook-timestamp", lambda value: "now"
     ),
-    "of an unknown version": lambda post: changed(
-        post.signed(), _SIGNATURE, lambda value: value.replace("v1,", "v1a,")
+    "a time in milliseconds": lambda post: change_header(
+        post.build_signed(), "webhook-timestamp", lambda value: f"{value}000"
     ),
-    "cut": lambda post: changed(post.signed(), _SIGNATURE, lambda value: value[:-2]),
-    "in capitals": lambda post: changed(post.signed(), _SIGNATURE, str.upper),
-    "in hex": lambda post: changed(
-        post.signed(), _SIGNATURE, lambda value: "v1," + base64.b64decode(value[3:]).hex()
+    "a time without end": lambda post: change_header(
+        post.build_signed(), "webhook-timestamp", lambda value: "9" * 100_000
     ),
-    "plain, of a wrong key": lambda post: post.plainly(secret="wrong"),
-    "plain, of another call": lambda post: post.plainly(secret=post.other_secret),
-    "plain, naming another call": lambda post: post.plainly(done(post.other_id)),
-    "plain, of another body": lambda post: bodied(post.plainly(), done(post.id, "v3")),
-    "plain, respelt": lambda post: bodied(post.plainly(), _respelt(post)),
-    "plain, cut": lambda post: changed(post.plainly(), _PLAIN, lambda value: value[:-1]),
-    "plain, empty": lambda post: changed(post.plainly(), _PLAIN, lambda value: "sha256="),
-    "plain, as sha1": lambda post: changed(post.plainly(), _PLAIN, lambda value: f"sha1={value}"),
-    "plain, without end": lambda post: changed(post.plainly(), _PLAIN, lambda value: value * 10_000),
-    "plain, in base64": lambda post: changed(
-        post.plainly(), _PLAIN, lambda value: base64.b64encode(bytes.fromhex(value)).decode()
+    "an id without end": lambda post: change_header(
+        post.build_signed(), "webhook-id", lambda value: "m" * 100_000
     ),
-    "signed for a call that is not": lambda post: post.signed(done(UNKNOWN)),
-    "of another call, and malformed": lambda post: post.signed(
+    "signatures without end": lambda post: change_header(
+        post.build_signed(), _SIGNATURE, lambda value: f"{value} " * 10_000
+    ),
+    "of an unknown version": lambda post: change_header(
+        post.build_signed(), _SIGNATURE, lambda value: value.replace("v1,", "v1a,")
+    ),
+    "cut": lambda post: change_header(post.build_signed(), _SIGNATURE, lambda value: value[:-2]),
+    "in capitals": lambda post: change_header(post.build_signed(), _SIGNATURE, str.upper),
+    "in hex": lambda post: change_header(
+        post.build_signed(), _SIGNATURE, lambda value: "v1," + base64.b64decode(value[3:]).hex()
+    ),
+    "plain, of a wrong key": lambda post: post.build_plain(secret="wrong"),
+    "plain, of another call": lambda post: post.build_plain(secret=post.other_secret),
+    "plain, naming another call": lambda post: post.build_plain(result_body(post.other_id)),
+    "plain, of another body": lambda post: replace_body(post.build_plain(), result_body(post.id, "v3")),
+    "plain, respelt": lambda post: replace_body(post.build_plain(), _respell_body(post)),
+    "plain, cut": lambda post: change_header(post.build_plain(), _PLAIN, lambda value: value[:-1]),
+    "plain, empty": lambda post: change_header(post.build_plain(), _PLAIN, lambda value: "sha256="),
+    "plain, as sha1": lambda post: change_header(post.build_plain(), _PLAIN, lambda value: f"sha1={value}"),
+    "plain, without end": lambda post: change_header(
+        post.build_plain(), _PLAIN, lambda value: value * 10_000
+    ),
+    "plain, in base64": lambda post: change_header(
+        post.build_plain(), _PLAIN, lambda value: base64.b64encode(bytes.fromhex(value)).decode()
+    ),
+    "signed for a call that is not": lambda post: post.build_signed(result_body(UNKNOWN)),
+    "of another call, and malformed": lambda post: post.build_signed(
         b'{"pendingID":"%s"}' % post.other_id.encode()
     ),
 }
@@ -278,11 +297,11 @@ MALFORMED: dict[str, Callable[[str], bytes]] = {
     "a form": lambda call_id: f"pendingID={call_id}&error=x".encode(),
     "a list": lambda call_id: json.dumps([call_id]).encode(),
     "null": lambda call_id: b"null",
-    "cut": lambda call_id: done(call_id)[:-1],
-    "two bodies": lambda call_id: done(call_id) * 2,
-    "latin-1": lambda call_id: done(call_id).replace(b"live", b"\xe9"),
-    "utf-16": lambda call_id: done(call_id).decode().encode("utf-16"),
-    "a mark before it": lambda call_id: b"\xef\xbb\xbf" + done(call_id),
+    "cut": lambda call_id: result_body(call_id)[:-1],
+    "two bodies": lambda call_id: result_body(call_id) * 2,
+    "latin-1": lambda call_id: result_body(call_id).replace(b"live", b"\xe9"),
+    "utf-16": lambda call_id: result_body(call_id).decode().encode("utf-16"),
+    "a mark before it": lambda call_id: b"\xef\xbb\xbf" + result_body(call_id),
     "no call": lambda call_id: b'{"error":"x"}',
     "a call as a number": lambda call_id: b'{"pendingID":7,"error":"x"}',
     "a call as null": lambda call_id: b'{"pendingID":null,"error":"x"}',
@@ -309,19 +328,19 @@ MALFORMED: dict[str, Callable[[str], bytes]] = {
     "two outputs": lambda call_id: (
         b'{"pendingID":"%s","result":{"output":"a","output":"b"}}' % call_id.encode()
     ),
-    "NaN": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": NaN'),
-    "infinity": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": -Infinity'),
-    "a number without end": lambda call_id: done(call_id).replace(
+    "NaN": lambda call_id: result_body(call_id).replace(b'"version": 2', b'"version": NaN'),
+    "infinity": lambda call_id: result_body(call_id).replace(b'"version": 2', b'"version": -Infinity'),
+    "a number without end": lambda call_id: result_body(call_id).replace(
         b'"version": 2', b'"version": ' + b"9" * 9_000
     ),
-    "a float without end": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": 1e400'),
-    "half a character": lambda call_id: done(call_id).replace(b"live", b"\\ud800"),
-    "a zero": lambda call_id: done(call_id).replace(b"live", b"\\u0000"),
-    "too deep": lambda call_id: done(call_id).replace(
+    "a float without end": lambda call_id: result_body(call_id).replace(b'"version": 2', b'"version": 1e400'),
+    "half a character": lambda call_id: result_body(call_id).replace(b"live", b"\\ud800"),
+    "a zero": lambda call_id: result_body(call_id).replace(b"live", b"\\u0000"),
+    "too deep": lambda call_id: result_body(call_id).replace(
         b'"version": 2', b'"version": ' + b"[" * 101 + b"]" * 101
     ),
-    "without end": lambda call_id: done(call_id)[:-2] + b',"x":' + b"[" * 1_000_000,
-    "a million pieces": lambda call_id: done(call_id).replace(
+    "without end": lambda call_id: result_body(call_id)[:-2] + b',"x":' + b"[" * 1_000_000,
+    "a million pieces": lambda call_id: result_body(call_id).replace(
         b'"version": 2', b'"version": [' + b"1," * MIB + b"1]"
     ),
 }

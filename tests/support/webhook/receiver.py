@@ -15,11 +15,11 @@ from asyncagents.domain.call.webhook_signature import ValidSignature, verify_sig
 from asyncagents.engine.runtime.runtime import Runtime
 from tests.support.wait import PATIENCE
 
-HERE = AsyncToolsConfig(webhooks=WebhooksConfig(enabled=True, hosts=("127.0.0.1",)))
+LOCAL_WEBHOOKS = AsyncToolsConfig(webhooks=WebhooksConfig(enabled=True, hosts=("127.0.0.1",)))
 """A runtime that tells whoever is on this machine."""
 
 
-class Received(Struct, frozen=True):
+class ReceivedWebhook(Struct, frozen=True):
     path: str
     headers: dict[str, str]
     body: bytes
@@ -42,14 +42,14 @@ class Received(Struct, frozen=True):
         )
 
 
-class Receiver:
+class WebhookReceiver:
     def __init__(self) -> None:
         self.url = ""
         self.answers: list[int] = []
         """Statuses to answer with, one after the other; then 200."""
         self.silent = False
         """Takes what is posted, and never answers."""
-        self.received: list[Received] = []
+        self.received: list[ReceivedWebhook] = []
         self.over = asyncio.Event()
         self._news = asyncio.Condition()
 
@@ -57,13 +57,13 @@ class Receiver:
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = await request.read()
         async with self._news:
-            self.received.append(Received(request.path_qs, headers, body))
+            self.received.append(ReceivedWebhook(request.path_qs, headers, body))
             self._news.notify_all()
         if self.silent:
             await self.over.wait()
         return web.Response(status=self.answers.pop(0) if self.answers else 200)
 
-    async def until(self, many: int = 1) -> Received:
+    async def until(self, many: int = 1) -> ReceivedWebhook:
         """So many have come; returns the last of them."""
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: len(self.received) >= many)
@@ -71,8 +71,8 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
-    receiver, app = Receiver(), web.Application()
+async def open_receiver() -> AsyncIterator[WebhookReceiver]:
+    receiver, app = WebhookReceiver(), web.Application()
     app.router.add_post("/{path:.*}", receiver.take)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -85,12 +85,12 @@ async def receiving() -> AsyncIterator[Receiver]:
         await runner.cleanup()
 
 
-async def until_state(runtime: Runtime, state: DeliveryState, *, many: int = 1) -> tuple[Delivery, ...]:
+async def wait_until_state(runtime: Runtime, state: DeliveryState, *, many: int = 1) -> tuple[Delivery, ...]:
     """So many are in this state."""
-    return await until_so(runtime, lambda each: each.state == state, many=many)
+    return await wait_until_deliveries(runtime, lambda each: each.state == state, many=many)
 
 
-async def until_so(runtime: Runtime, holds: Any, *, many: int = 1) -> tuple[Delivery, ...]:
+async def wait_until_deliveries(runtime: Runtime, holds: Any, *, many: int = 1) -> tuple[Delivery, ...]:
     async with asyncio.timeout(PATIENCE):
         while True:
             found = tuple(each for each in await runtime.deliveries.list(limit=1_000) if holds(each))

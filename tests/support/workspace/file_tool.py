@@ -29,7 +29,7 @@ SECRET = "the secret outside"
 _HERE, _EXCHANGE = -100, 2
 
 
-class Desk:
+class ToolDesk:
     def __init__(self, folder: Path, open_folder: OpenFolder | None = None) -> None:
         self.root = folder / "project"
         self.outside = folder / "outside"
@@ -80,7 +80,7 @@ class Desk:
 
 
 @contextmanager
-def swapped(desk: Desk) -> Iterator[None]:
+def swap_forever(desk: ToolDesk) -> Iterator[None]:
     """`d` is in turns a folder of ours and a link to the outside, with no moment between."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
@@ -117,8 +117,8 @@ OPEN_WAYS = [
 ]
 
 
-def open_grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
-    desk = Desk(folder)
+def open_grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> ToolDesk:
+    desk = ToolDesk(folder)
     environment = {"PATH": os.environ.get("PATH", os.defpath), **more}
     processes = Processes(environment, folder=folder / "output", namespace=False)
     desk.tools["grep"] = grep(desk.files, desk.seen, processes, seconds=seconds)

@@ -56,19 +56,19 @@ async def serve(*addresses: str, handler: Handler) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-class Service:
+class LocalService:
     """What listens on this machine alone, and remembers who came."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.requests: list[str] = []
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.heard.append(f"{request.host}{request.path_qs}")
+        self.requests.append(f"{request.host}{request.path_qs}")
         return web.Response(text=CANARY)
 
 
 @asynccontextmanager
-async def site(**pages: Handler) -> AsyncIterator[str]:
+async def open_site(**pages: Handler) -> AsyncIterator[str]:
     """A site of the web, under the name site.test."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -79,14 +79,14 @@ async def site(**pages: Handler) -> AsyncIterator[str]:
         yield f"http://site.test:{port}"
 
 
-def says(text: str, *, kind: str = "text/plain", status: int = 200) -> Handler:
+def answer_with(text: str, *, kind: str = "text/plain", status: int = 200) -> Handler:
     async def handler(request: web.Request) -> web.Response:
         return web.Response(text=text, content_type=kind, status=status)
 
     return handler
 
 
-def leads_to(location: str) -> Handler:
+def redirect_to(location: str) -> Handler:
     async def handler(request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"location": location})
 

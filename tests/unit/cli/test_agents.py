@@ -8,14 +8,14 @@ from click.testing import Result
 
 from asyncagents.cli.run.arguments import session_rules
 from asyncagents.domain.conversation.session import Rule
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 Invoke = Callable[..., Result]
 ADA = "---\ndescription: Counts things.\nmode: subagent\nmodel: local/m\n---\nYou are Ada.\n"
 
 
 @pytest.mark.spec("A-01", "X-06")
-def test_agents_are_listed_with_where_they_come_from(invoke: Invoke, desk: Desk) -> None:
+def test_agents_are_listed_with_where_they_come_from(invoke: Invoke, desk: ConfigDesk) -> None:
     path = desk.write(".asyncagents/agents/ada.md", ADA)
     listed = invoke("agents")
     rows = {line.split()[0]: line for line in listed.stdout.splitlines()}
@@ -29,7 +29,7 @@ def test_agents_are_listed_with_where_they_come_from(invoke: Invoke, desk: Desk)
 
 
 @pytest.mark.spec("A-01", "A-03", "X-06")
-def test_one_agent_is_shown_with_its_rules_by_layer_and_its_prompt(invoke: Invoke, desk: Desk) -> None:
+def test_one_agent_is_shown_with_its_rules_by_layer_and_its_prompt(invoke: Invoke, desk: ConfigDesk) -> None:
     desk.write(".asyncagents/agents/ada.md", ADA.replace("model: local/m", "permission:\n  bash: deny"))
     desk.write("asyncagents.json", {"permission": {"edit": "ask"}})
     shown, in_json = invoke("agents", "ada"), invoke("agents", "ada", "--json")
@@ -44,7 +44,7 @@ def test_one_agent_is_shown_with_its_rules_by_layer_and_its_prompt(invoke: Invok
 
 
 @pytest.mark.spec("A-01")
-def test_a_broken_file_is_named_and_stops_nobody(invoke: Invoke, desk: Desk) -> None:
+def test_a_broken_file_is_named_and_stops_nobody(invoke: Invoke, desk: ConfigDesk) -> None:
     path = desk.write(".asyncagents/agents/bad.md", "no head")
     listed = invoke("agents")
     assert (listed.exit_code, "build" in listed.stdout) == (0, True)
@@ -59,7 +59,7 @@ def test_an_agent_that_nobody_knows_is_refused(invoke: Invoke) -> None:
 
 
 @pytest.mark.spec("A-05", "X-06")
-def test_tools_are_listed_with_what_the_rules_say(invoke: Invoke, desk: Desk) -> None:
+def test_tools_are_listed_with_what_the_rules_say(invoke: Invoke, desk: ConfigDesk) -> None:
     desk.write("asyncagents.json", {"permission": {"bash": {"*": "ask", "git *": "allow"}}})
     rows = {row["name"]: row for row in msgspec.json.decode(invoke("tools", "--json").stdout)}
     assert (rows["edit"]["action"], rows["edit"]["effect"], rows["write"]["permission"]) == (
@@ -80,7 +80,7 @@ def test_tools_that_an_agent_does_not_see_are_listed_on_request(invoke: Invoke) 
     assert any(line.startswith("edit") and "deny, hidden" in line for line in everything.stdout.splitlines())
 
 
-def test_where_nothing_is_stored_nothing_waits(invoke: Invoke, desk: Desk) -> None:
+def test_where_nothing_is_stored_nothing_waits(invoke: Invoke, desk: ConfigDesk) -> None:
     here, everywhere, in_json = invoke("asks"), invoke("asks", "--all"), invoke("asks", "--json")
     assert (here.exit_code, here.stdout, in_json.stdout) == (0, "", '{"asks":[],"calls":[]}\n')
     assert here.stderr == f"no open asks in {desk.project}; --all looks everywhere\n"

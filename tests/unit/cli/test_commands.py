@@ -7,14 +7,14 @@ import pytest
 from click.testing import Result
 
 from asyncagents.config.trust import distrust_project, trust_project
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 Invoke = Callable[..., Result]
 CONFIG = {"command": {"fix": {"template": "Fix $1", "description": "Fixes", "subtask": True}}}
 
 
 @pytest.mark.spec("S-08")
-def test_commands_are_listed_with_where_they_come_from(invoke: Invoke, desk: Desk) -> None:
+def test_commands_are_listed_with_where_they_come_from(invoke: Invoke, desk: ConfigDesk) -> None:
     folder = desk.home / ".config" / "asyncagents" / "commands"
     folder.mkdir(parents=True)
     (folder / "go.md").write_text("---\ndescription: Goes\nagent: plan\n---\nGo to $ARGUMENTS")
@@ -29,7 +29,7 @@ def test_commands_are_listed_with_where_they_come_from(invoke: Invoke, desk: Des
 
 
 @pytest.mark.spec("S-08")
-def test_what_cannot_be_used_is_named_with_what_is_wrong(invoke: Invoke, desk: Desk) -> None:
+def test_what_cannot_be_used_is_named_with_what_is_wrong(invoke: Invoke, desk: ConfigDesk) -> None:
     distrust_project(desk.environment, desk.project)
     desk.write("asyncagents.json", CONFIG)
     folder = desk.project / ".asyncagents" / "commands"

@@ -18,7 +18,7 @@ from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.pending_tool import PendingTime, PendingToolCall, ToolResult
 from asyncagents.domain.id import CallId, MessageId, PartId
 from asyncagents.domain.why import Why, WhyCode
-from tests.support.domain.event import SESSION, asked, entry, step, text
+from tests.support.domain.event import SESSION, entry, step, text, user_message
 
 WAITING = PendingToolCall(
     id=CallId("tool_1"),
@@ -44,7 +44,7 @@ def seen(call: PendingToolCall, prompt: str, *said: str, code: WhyCode = "idle")
         entry(step(f"msg_{number}"), text(f"msg_{number}", words))
         for number, words in enumerate(said, start=1)
     ]
-    history = (entry(asked("msg_0"), text("msg_0", prompt)), *steps)
+    history = (entry(user_message("msg_0"), text("msg_0", prompt)), *steps)
     return SessionFacts(call, Why(session_id=SESSION, code=code, sentence="", on=on), history)
 
 

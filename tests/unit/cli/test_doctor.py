@@ -16,14 +16,14 @@ from click.testing import Result
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.doctor.system import check_system, has_openat2
 from asyncagents.llm.scripted import ScriptedModel
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 Invoke = Callable[..., Result]
 Checks = dict[str, dict[str, Any]]
 
 
 @pytest.fixture
-def data(desk: Desk, tmp_path: Path) -> Path:
+def data(desk: ConfigDesk, tmp_path: Path) -> Path:
     """A data directory with one session, at rest."""
     folder = tmp_path / "data"
 
@@ -94,7 +94,7 @@ def test_a_database_that_somebody_keeps_locked_is_said(
 
 
 def test_a_data_directory_that_cannot_be_one_is_broken(
-    invoke: Invoke, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, desk: ConfigDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = desk.write("a-file", "x")
     for path in (file, file / "below"):
@@ -128,7 +128,7 @@ def test_the_living_and_the_dead_are_counted_and_left_as_they_are(invoke: Invoke
 
 
 def test_a_model_that_cannot_be_used_is_broken_and_a_broken_config_too(
-    invoke: Invoke, desk: Desk, data: Path
+    invoke: Invoke, desk: ConfigDesk, data: Path
 ) -> None:
     desk.write("asyncagents.json", {"model": "anthropic/claude-sonnet-4-5", "modle": 1})
     code, checks = examine(invoke)
@@ -156,7 +156,7 @@ def test_the_system_is_described_whatever_it_has() -> None:
 
 
 @pytest.mark.spec("A-01", "A-06")
-def test_agents_and_skills_that_cannot_be_used_are_named(invoke: Invoke, desk: Desk) -> None:
+def test_agents_and_skills_that_cannot_be_used_are_named(invoke: Invoke, desk: ConfigDesk) -> None:
     agent = desk.write(".asyncagents/agents/bad.md", "no head")
     skill = desk.write(".asyncagents/skills/bad/SKILL.md", "no head")
     desk.write(".asyncagents/skills/good/SKILL.md", "---\nname: good\ndescription: Helps.\n---\nDo.\n")
@@ -168,7 +168,7 @@ def test_agents_and_skills_that_cannot_be_used_are_named(invoke: Invoke, desk: D
     assert told["ok", "agents"] == "build, explore, general, plan; build is the default"
 
 
-def test_a_default_agent_that_cannot_be_one_is_broken(invoke: Invoke, desk: Desk) -> None:
+def test_a_default_agent_that_cannot_be_one_is_broken(invoke: Invoke, desk: ConfigDesk) -> None:
     desk.write("asyncagents.json", {"default_agent": "nobody"})
     code, checks = examine(invoke)
     assert (code, checks["agents"]["level"]) == (1, "fail")

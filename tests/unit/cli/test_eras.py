@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import MessageTime
 from asyncagents.domain.id import Ids, MessageId
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.support.domain.event import SESSION, asked, entry, step, text, updated
+from tests.support.domain.event import SESSION, entry, step, text, update_event, user_message
 
 SECOND = 1_000
 NOW = [pytest.param(1_877_000_000_000, id="2029"), pytest.param(1_940_000_000_000, id="2031")]
@@ -22,7 +22,7 @@ def ours(now: int) -> MessageId:
 def prompt(now: int) -> MessageWithParts:
     """By a terminal, which makes ids without an era."""
     message_id = f"msg_{now * 4096 + 1 & (1 << 48) - 1:012x}{'E' * 14}"
-    said = replace(asked(message_id), time=MessageTime(created=now))
+    said = replace(user_message(message_id), time=MessageTime(created=now))
     return entry(said, text(message_id, "Hello?"))
 
 
@@ -62,6 +62,6 @@ def test_what_was_answered_before_a_terminal_prompted_last_is_not_shown_as_new(n
     fresh = answer(now + 3 * SECOND)
     shown: list[str] = []
     for each in (said[1], fresh):
-        for event in (updated(each.info), *(updated(part) for part in each.parts)):
+        for event in (update_event(each.info), *(update_event(part) for part in each.parts)):
             shown += [one.words for one in tracker.new_text(event)]
     assert shown == ["Yes."], "the new one alone"

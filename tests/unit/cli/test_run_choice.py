@@ -13,10 +13,10 @@ from asyncagents.domain.conversation.session import Session, SessionModel, Sessi
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import InvalidInput
 from tests.support.domain.event import SESSION
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
-def config(desk: Desk, **more: Any) -> Config:
+def config(desk: ConfigDesk, **more: Any) -> Config:
     models: dict[str, Any] = {name: {} for name in ("a", "b", "c", "d")}
     local = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "http://x/v1"}, "models": models}
     agents = {
@@ -64,14 +64,14 @@ def chosen_by(config: Config, arguments: RunArguments, before: Session | None) -
     ],
 )
 def test_who_answers(
-    desk: Desk, asked: dict[str, str], before: Session | None, expected: tuple[str, str]
+    desk: ConfigDesk, asked: dict[str, str], before: Session | None, expected: tuple[str, str]
 ) -> None:
     choice = chosen_by(config(desk), RunArguments(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
     assert choice.model is not None
     assert (choice.agent, choice.model.model_id) == expected
 
 
-def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
+def test_the_config_names_the_agent_if_nobody_else_does(desk: ConfigDesk) -> None:
     arguments = RunArguments(prompt="Hi", directory=desk.project)
     assert chosen_by(config(desk, default_agent="plan"), arguments, None).agent == "plan"
 
@@ -85,7 +85,9 @@ def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
         ({}, session(agent="long gone"), "this session's agent 'long gone' is gone"),
     ],
 )
-def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | None, said: str) -> None:
+def test_who_cannot_answer(
+    desk: ConfigDesk, asked: dict[str, str], before: Session | None, said: str
+) -> None:
     arguments = RunArguments(prompt="Hi", directory=desk.project, **asked)  # type: ignore[arg-type]
     with pytest.raises(CliError, match=said) as caught:
         chosen_by(config(desk), arguments, before)
@@ -97,11 +99,11 @@ def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | 
     ("given", "meant"),
     [("gpt-4o", "openai/gpt-4o"), ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"), ("b", "local/b")],
 )
-def test_a_model_without_its_provider_is_suggested_in_full(desk: Desk, given: str, meant: str) -> None:
+def test_a_model_without_its_provider_is_suggested_in_full(desk: ConfigDesk, given: str, meant: str) -> None:
     with pytest.raises(CliError, match=f"'{given}' is not a model: did you mean {meant}\\?"):
         parse_model(given, config(desk))
 
 
-def test_a_model_that_no_provider_is_known_for_is_refused_as_before(desk: Desk) -> None:
+def test_a_model_that_no_provider_is_known_for_is_refused_as_before(desk: ConfigDesk) -> None:
     with pytest.raises(InvalidInput, match="write it as"):
         parse_model("zzz", config(desk))

@@ -6,7 +6,7 @@ import pytest
 from click.testing import Result
 
 from asyncagents.cli.run.arguments import LONGEST_PROMPT as LARGEST
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 Invoke = Callable[..., Result]
 LOCAL = {
@@ -45,7 +45,7 @@ NO_KEY = "there is no API key for anthropic: set ANTHROPIC_API_KEY"
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(
-    invoke: Invoke, desk: Desk, words: tuple[str, ...], said: str
+    invoke: Invoke, desk: ConfigDesk, words: tuple[str, ...], said: str
 ) -> None:
     desk.write("asyncagents.json", LOCAL)
     ended = invoke("run", *words)
@@ -57,7 +57,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
 
 
 def test_a_broken_config_and_a_data_directory_that_is_a_file_are_said(
-    invoke: Invoke, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, desk: ConfigDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = desk.write("a-file", "x")
     monkeypatch.setenv("ASYNCAGENTS_DATA_DIR", str(file))
@@ -77,7 +77,7 @@ def test_without_any_key_or_model_it_says_what_to_set(invoke: Invoke) -> None:
     assert "there is no model to ask: set a key such as ANTHROPIC_API_KEY" in ended.stderr
 
 
-def test_stdin_must_be_text_of_a_sane_length(invoke: Invoke, desk: Desk) -> None:
+def test_stdin_must_be_text_of_a_sane_length(invoke: Invoke, desk: ConfigDesk) -> None:
     desk.write("asyncagents.json", LOCAL)
     binary = invoke("run", stdin=b"\xff\xfe\x00")
     endless = invoke("run", stdin=bytes(LARGEST + 1))
@@ -95,7 +95,7 @@ def test_stdin_must_be_text_of_a_sane_length(invoke: Invoke, desk: Desk) -> None
     ],
 )
 def test_a_file_that_no_model_could_read_is_refused(
-    invoke: Invoke, desk: Desk, content: bytes, said: str
+    invoke: Invoke, desk: ConfigDesk, content: bytes, said: str
 ) -> None:
     desk.write("asyncagents.json", LOCAL)
     (desk.project / "a.dat").write_bytes(content)

@@ -28,10 +28,10 @@ from asyncagents.domain.conversation.failure import (
 )
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from tests.support.domain.event import SESSION, entry, step, text
-from tests.support.domain.state import call, waiting
+from tests.support.domain.state import call, open_state
 
 SPENT = Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
-WAIT = wait_of(describe_open_call(call(waiting("async", note="asked Ada"))))
+WAIT = wait_of(describe_open_call(call(open_state("async", note="asked Ada"))))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_programs_get_every_field() -> None:
     ],
 )
 def test_what_waits_says_for_what(kind: str, ask: str | None, what: str) -> None:
-    row = call(waiting(kind, note="asked Ada"), ask_id=ask)  # type: ignore[arg-type]
+    row = call(open_state(kind, note="asked Ada"), ask_id=ask)  # type: ignore[arg-type]
     wait = wait_of(describe_open_call(row))
     assert (wait.call, wait.ask, wait.kind, wait.what) == ("tool_1", ask, kind, what)
 

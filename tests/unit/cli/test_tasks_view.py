@@ -14,7 +14,7 @@ from asyncagents.domain.task.notice import BatchCount, NoticeFormat, build_notic
 from asyncagents.domain.task.task import TaskEnd
 from asyncagents.domain.task.view import BackgroundTask, TaskProgress
 from asyncagents.domain.why import Why, WhyCode
-from tests.support.domain.event import SESSION, asked, entry, session, step, text
+from tests.support.domain.event import SESSION, entry, session, step, text, user_message
 
 UNTITLED = "New session - 2026-11-16T10:00:00.000Z"
 TOKENS = Tokens(input=40, output=5, reasoning=0, cache=CacheTokens(read=0, write=0))
@@ -158,10 +158,13 @@ def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
     )
     notice = build_notice([end], {"b": BatchCount(1, 1)}, 0, NoticeFormat())
     parts = [text("msg_3", notice.visible[0]), text("msg_3", notice.hidden, id="prt_2", synthetic=True)]
-    woken = entry(asked("msg_3"), *parts)
-    asks = entry(asked("msg_1"), text("msg_1", "Fan out"))
+    woken = entry(user_message("msg_3"), *parts)
+    asks = entry(user_message("msg_1"), text("msg_1", "Fan out"))
     first, last = (entry(step(each, done=True), text(each, each)) for each in ("msg_2", "msg_4"))
-    others = [entry(asked("msg_5"), text("msg_5", "Well?")), entry(step("msg_6"), text("msg_6", "Yes."))]
+    others = [
+        entry(user_message("msg_5"), text("msg_5", "Well?")),
+        entry(step("msg_6"), text("msg_6", "Yes.")),
+    ]
     entries = [asks, first, woken, last, *others]
 
     assert (is_by_person(woken), is_by_person(asks)) == (False, True)
@@ -173,7 +176,7 @@ def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
 def test_a_person_who_quotes_a_notice_is_still_a_person() -> None:
     end = TaskEnd(id=SessionId("s"), run=0, description="A", agent="g", batch="b", status="completed", ms=1)
     hidden = build_notice([end], {"b": BatchCount(1, 1)}, 0, NoticeFormat()).hidden
-    assert is_by_person(entry(asked("msg_1"), text("msg_1", hidden)))
+    assert is_by_person(entry(user_message("msg_1"), text("msg_1", hidden)))
 
 
 @pytest.mark.spec("Z-03")

@@ -11,7 +11,16 @@ from asyncagents.cli.run.view import TextTracker
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import MessageId, SessionId
-from tests.support.domain.event import SESSION, asked, delta, entry, step, text, thought, updated
+from tests.support.domain.event import (
+    SESSION,
+    delta,
+    entry,
+    reasoning_part,
+    step,
+    text,
+    update_event,
+    user_message,
+)
 
 
 def shown(events: Iterable[Event], last: MessageWithParts | None = None, *, live: bool = False) -> str:
@@ -19,32 +28,40 @@ def shown(events: Iterable[Event], last: MessageWithParts | None = None, *, live
     return "".join(fresh.words for event in events for fresh in tracker.new_text(event))
 
 
-NEW = updated(step("msg_2"))
+NEW = update_event(step("msg_2"))
 
 
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        pytest.param([NEW, updated(text("msg_2", "")), delta("a", 0), delta("b", 1)], "ab", id="deltas"),
-        pytest.param([NEW, updated(text("msg_2", "a")), updated(text("msg_2", "abc"))], "abc", id="grown"),
+        pytest.param([NEW, update_event(text("msg_2", "")), delta("a", 0), delta("b", 1)], "ab", id="deltas"),
         pytest.param(
-            [NEW, updated(text("msg_2", "ab")), delta("b", 1), delta("c", 2)], "abc", id="a delta that was in"
+            [NEW, update_event(text("msg_2", "a")), update_event(text("msg_2", "abc"))], "abc", id="grown"
         ),
         pytest.param(
-            [NEW, updated(text("msg_2", "a")), delta("c", 2), updated(text("msg_2", "abc"))],
+            [NEW, update_event(text("msg_2", "ab")), delta("b", 1), delta("c", 2)],
+            "abc",
+            id="a delta that was in",
+        ),
+        pytest.param(
+            [NEW, update_event(text("msg_2", "a")), delta("c", 2), update_event(text("msg_2", "abc"))],
             "abc",
             id="a gap",
         ),
         pytest.param(
-            [NEW, updated(text("msg_2", "ab")), updated(text("msg_2", "a"))], "ab", id="trimmed at the end"
+            [NEW, update_event(text("msg_2", "ab")), update_event(text("msg_2", "a"))],
+            "ab",
+            id="trimmed at the end",
         ),
         pytest.param([delta("a", 0)], "", id="a delta of nobody knows what"),
-        pytest.param([updated(asked("msg_1")), updated(text("msg_1", "Hi"))], "", id="a prompt"),
-        pytest.param([updated(text("msg_2", "ab")), NEW], "ab", id="a part before its message"),
-        pytest.param([NEW, updated(text("msg_2", "x", synthetic=True))], "", id="synthetic"),
-        pytest.param([NEW, updated(thought("msg_2", "hm"))], "hm", id="reasoning"),
         pytest.param(
-            [updated(step("msg_2"), session_id=SessionId("ses_2")), updated(text("msg_2", "a"))],
+            [update_event(user_message("msg_1")), update_event(text("msg_1", "Hi"))], "", id="a prompt"
+        ),
+        pytest.param([update_event(text("msg_2", "ab")), NEW], "ab", id="a part before its message"),
+        pytest.param([NEW, update_event(text("msg_2", "x", synthetic=True))], "", id="synthetic"),
+        pytest.param([NEW, update_event(reasoning_part("msg_2", "hm"))], "hm", id="reasoning"),
+        pytest.param(
+            [update_event(step("msg_2"), session_id=SessionId("ses_2")), update_event(text("msg_2", "a"))],
             "",
             id="of another session",
         ),
@@ -61,16 +78,18 @@ UNDER_WAY = entry(step("msg_2"), text("msg_2", "Once"))
     ("events", "expected"),
     [
         pytest.param(
-            [updated(text("msg_2", "Once")), updated(step("msg_2", cut=True))], "", id="cut off: it is old"
+            [update_event(text("msg_2", "Once")), update_event(step("msg_2", cut=True))],
+            "",
+            id="cut off: it is old",
         ),
-        pytest.param([updated(text("msg_2", "Once upon"))], "Once upon", id="it grows: it is new"),
-        pytest.param([updated(step("msg_2", done=True))], "Once", id="it ends well"),
-        pytest.param([updated(step("msg_2"))], "", id="nothing is known"),
+        pytest.param([update_event(text("msg_2", "Once upon"))], "Once upon", id="it grows: it is new"),
+        pytest.param([update_event(step("msg_2", done=True))], "Once", id="it ends well"),
+        pytest.param([update_event(step("msg_2"))], "", id="nothing is known"),
         pytest.param(
             [
-                updated(step("msg_2", cut=True)),
-                updated(step("msg_3")),
-                updated(text("msg_3", "Twice", id="prt_2")),
+                update_event(step("msg_2", cut=True)),
+                update_event(step("msg_3")),
+                update_event(text("msg_3", "Twice", id="prt_2")),
             ],
             "Twice",
             id="cut off, and written again",
@@ -82,31 +101,31 @@ def test_an_answer_that_was_begun_before_is_shown_if_it_goes_on(events: list[Eve
 
 
 def test_an_answer_that_another_process_is_writing_is_shown_from_its_beginning() -> None:
-    begun = [updated(part) for part in UNDER_WAY.parts]
-    assert shown([*begun, updated(text("msg_2", "Once upon"))], UNDER_WAY, live=True) == "Once upon"
+    begun = [update_event(part) for part in UNDER_WAY.parts]
+    assert shown([*begun, update_event(text("msg_2", "Once upon"))], UNDER_WAY, live=True) == "Once upon"
 
 
 def test_what_was_said_before_is_not_shown_again() -> None:
     last = entry(step("msg_2", done=True), text("msg_2", "Old"))
-    assert shown([updated(last.info), *map(updated, last.parts)], last) == ""
-    assert shown([updated(last.info), *map(updated, last.parts)], last, live=True) == ""
+    assert shown([update_event(last.info), *map(update_event, last.parts)], last) == ""
+    assert shown([update_event(last.info), *map(update_event, last.parts)], last, live=True) == ""
 
 
 @given(st.text(min_size=1, max_size=30), st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=20))
 def test_any_mixture_of_deltas_and_parts_shows_the_whole_text_once(
     whole: str, pieces: list[tuple[bool, int]]
 ) -> None:
-    events = [NEW, updated(text("msg_2", ""))]
+    events = [NEW, update_event(text("msg_2", ""))]
     for as_part, upto in pieces:
         events.append(
-            updated(text("msg_2", whole[:upto])) if as_part else delta(whole[upto : upto + 5], upto)
+            update_event(text("msg_2", whole[:upto])) if as_part else delta(whole[upto : upto + 5], upto)
         )
-    assert shown([*events, updated(text("msg_2", whole))]) == whole
+    assert shown([*events, update_event(text("msg_2", whole))]) == whole
 
 
 def test_a_summary_is_an_answer_only_to_whoever_asked_for_it() -> None:
     summary = replace(step("msg_2"), summary=True, parent_id=MessageId("msg_1"))
-    events = [updated(summary), updated(text("msg_2", "Goal: ship it.")), delta("!", 14)]
+    events = [update_event(summary), update_event(text("msg_2", "Goal: ship it.")), delta("!", 14)]
     for asked_id, expected in ((None, ""), (MessageId("msg_9"), ""), (MessageId("msg_1"), "Goal: ship it.!")):
         tracker = TextTracker(SESSION, None, asked=asked_id)
         assert "".join(fresh.words for event in events for fresh in tracker.new_text(event)) == expected
@@ -115,5 +134,5 @@ def test_a_summary_is_an_answer_only_to_whoever_asked_for_it() -> None:
 def test_a_summary_that_was_under_way_before_is_no_answer_either() -> None:
     summary = replace(step("msg_2"), summary=True)
     last = entry(summary, text("msg_2", "Goal:"))
-    assert shown([updated(text("msg_2", "Goal: ship"))], last, live=True) == ""
-    assert shown([updated(text("msg_2", "Goal: ship"))], last) == ""
+    assert shown([update_event(text("msg_2", "Goal: ship"))], last, live=True) == ""
+    assert shown([update_event(text("msg_2", "Goal: ship"))], last) == ""

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> ConfigDesk:
+    return ConfigDesk(tmp_path)

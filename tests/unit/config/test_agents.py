@@ -11,7 +11,7 @@ from asyncagents.config.markdown.instructions import MAX_ALL, MAX_CHARACTERS, In
 from asyncagents.config.markdown.skills import FoundSkills, find_skills, read_skill
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ToolError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 FULL = """---
 description: Reviews code
@@ -36,15 +36,15 @@ You review code.
 """
 
 
-def agents(desk: Desk, *, directory: Path | None = None, trusted: bool = True) -> FoundAgents:
+def agents(desk: ConfigDesk, *, directory: Path | None = None, trusted: bool = True) -> FoundAgents:
     return find_agents(desk.environment, directory or desk.project, trusted=trusted)
 
 
-def skills(desk: Desk, *, trusted: bool = True) -> FoundSkills:
+def skills(desk: ConfigDesk, *, trusted: bool = True) -> FoundSkills:
     return find_skills(desk.environment, desk.project, trusted=trusted)
 
 
-def instructions(desk: Desk, *patterns: str, directory: Path | None = None) -> Instructions:
+def instructions(desk: ConfigDesk, *patterns: str, directory: Path | None = None) -> Instructions:
     return find_instructions(desk.environment, directory or desk.project, patterns)
 
 
@@ -53,7 +53,7 @@ def described(text: str) -> str:
 
 
 @pytest.mark.spec("A-02")
-def test_every_field_of_an_agent_is_read_from_its_file(desk: Desk) -> None:
+def test_every_field_of_an_agent_is_read_from_its_file(desk: ConfigDesk) -> None:
     path = desk.write(".asyncagents/agents/review.md", FULL)
     found = agents(desk)
     agent = found.agents["review"]
@@ -80,7 +80,7 @@ def test_every_field_of_an_agent_is_read_from_its_file(desk: Desk) -> None:
 
 
 @pytest.mark.spec("A-02")
-def test_the_nearest_file_of_a_name_wins(desk: Desk) -> None:
+def test_the_nearest_file_of_a_name_wins(desk: ConfigDesk) -> None:
     places = [
         "inner/.asyncagents/agents/a.md",
         "inner/.claude/agents/a.md",
@@ -103,7 +103,7 @@ def test_the_nearest_file_of_a_name_wins(desk: Desk) -> None:
     assert agents(desk, directory=desk.project / "inner").agents == {}
 
 
-def test_the_name_is_the_path_unless_the_head_says_otherwise(desk: Desk) -> None:
+def test_the_name_is_the_path_unless_the_head_says_otherwise(desk: ConfigDesk) -> None:
     desk.write(".opencode/agent/team/one.md", described("x"))
     desk.write(".opencode/agent/two.md", "---\nname: deux\n---\n")
     assert set(agents(desk).agents) == {"team/one", "deux"}
@@ -123,7 +123,7 @@ def test_the_name_is_the_path_unless_the_head_says_otherwise(desk: Desk) -> None
         ("---\na: 1\n---\n" + "x" * (256 * 1024), "shorten it"),
     ],
 )
-def test_a_broken_file_is_told_and_the_others_count(desk: Desk, text: str, reason: str) -> None:
+def test_a_broken_file_is_told_and_the_others_count(desk: ConfigDesk, text: str, reason: str) -> None:
     path = desk.write(".asyncagents/agents/bad.md", text)
     desk.write(".asyncagents/agents/good.md", described("good"))
     found = agents(desk)
@@ -132,7 +132,7 @@ def test_a_broken_file_is_told_and_the_others_count(desk: Desk, text: str, reaso
     assert reason in found.broken[0].reason
 
 
-def test_a_file_that_cannot_be_read_as_text_is_broken(desk: Desk) -> None:
+def test_a_file_that_cannot_be_read_as_text_is_broken(desk: ConfigDesk) -> None:
     path = desk.write(".asyncagents/agents/bad.md", "")
     path.write_bytes(b"---\n\xff\n---\n")
     (path.parent / "loop.md").symlink_to("loop.md")
@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_read_as_text_is_broken(desk: Desk) -> None:
     assert sorted(broken.path.name for broken in agents(desk).broken) == ["bad.md", "gone.md", "loop.md"]
 
 
-def test_an_agent_written_for_claude_code_is_understood(desk: Desk) -> None:
+def test_an_agent_written_for_claude_code_is_understood(desk: ConfigDesk) -> None:
     path = desk.write(
         "~/.claude/agents/x.md",
         "---\nname: finder\ndescription: Finds: things\ntools: Read, LS, Write, Bash(git *)\n"
@@ -159,7 +159,7 @@ def test_an_agent_written_for_claude_code_is_understood(desk: Desk) -> None:
     )
 
 
-def test_a_short_name_of_a_model_is_written_out_where_it_is_known(desk: Desk) -> None:
+def test_a_short_name_of_a_model_is_written_out_where_it_is_known(desk: ConfigDesk) -> None:
     desk.write("~/.claude/agents/x.md", "---\ndescription: Finds\nmodel: sonnet\n---\nFind.")
     desk.write("~/.claude/agents/y.md", "---\ndescription: Finds\nmodel: inherit\n---\nFind.")
     desk.write("~/.claude/agents/z.md", "---\ndescription: Finds\nmodel: grand\n---\nFind.")
@@ -171,7 +171,7 @@ def test_a_short_name_of_a_model_is_written_out_where_it_is_known(desk: Desk) ->
     assert "the model 'grand' names no provider" in found.warnings[0]
 
 
-def test_agents_and_skills_of_a_project_that_is_not_trusted_count_for_nothing(desk: Desk) -> None:
+def test_agents_and_skills_of_a_project_that_is_not_trusted_count_for_nothing(desk: ConfigDesk) -> None:
     desk.write(".asyncagents/agents/evil.md", "---\nmode: [\n---\n")
     desk.write(".claude/agents/worse.md", described("worse"))
     desk.write(".claude/skills/s/SKILL.md", described("s"))
@@ -184,14 +184,14 @@ def test_agents_and_skills_of_a_project_that_is_not_trusted_count_for_nothing(de
     assert f"asyncagents trust {desk.project}" in found.warnings[0]
 
 
-def test_the_users_own_files_count_in_their_home_too(desk: Desk) -> None:
+def test_the_users_own_files_count_in_their_home_too(desk: ConfigDesk) -> None:
     desk.write("~/.claude/agents/mine.md", described("mine"))
     found = agents(desk, directory=desk.home, trusted=False)
     assert set(found.agents) == {"mine"}
     assert found.warnings == ()
 
 
-def test_a_folder_with_too_many_files_is_cut_with_a_word(desk: Desk) -> None:
+def test_a_folder_with_too_many_files_is_cut_with_a_word(desk: ConfigDesk) -> None:
     for number in range(502):
         desk.write(f".asyncagents/agents/a{number:03}.md", described("x"))
     found = agents(desk)
@@ -199,7 +199,7 @@ def test_a_folder_with_too_many_files_is_cut_with_a_word(desk: Desk) -> None:
     assert "a499.md are left out" in found.warnings[0]
 
 
-def test_skills_are_found_by_their_heads_and_read_on_use(desk: Desk) -> None:
+def test_skills_are_found_by_their_heads_and_read_on_use(desk: ConfigDesk) -> None:
     near = desk.write(
         ".opencode/skill/pdf/SKILL.md", "---\nname: pdf\ndescription: >\n  Fills\n  forms\n---\nDo it."
     )
@@ -223,7 +223,7 @@ def test_skills_are_found_by_their_heads_and_read_on_use(desk: Desk) -> None:
         read_skill(found.skills["pdf"])
 
 
-def test_instructions_come_from_the_user_then_from_the_root_inwards(desk: Desk) -> None:
+def test_instructions_come_from_the_user_then_from_the_root_inwards(desk: ConfigDesk) -> None:
     (desk.project / ".git").mkdir()
     places = [
         "~/.config/asyncagents/AGENTS.md",
@@ -246,7 +246,7 @@ def test_instructions_come_from_the_user_then_from_the_root_inwards(desk: Desk) 
     "pattern",
     ["/etc/hostname", "../other.md", "~/.ssh/id", "https://x.test/a.md", "", "a**", "b\0", "none/*.md"],
 )
-def test_a_pattern_that_leaves_the_project_or_names_nothing_is_told(desk: Desk, pattern: str) -> None:
+def test_a_pattern_that_leaves_the_project_or_names_nothing_is_told(desk: ConfigDesk, pattern: str) -> None:
     desk.write("../other.md", "secret")
     desk.write("~/.ssh/id", "secret")
     found = instructions(desk, pattern)
@@ -255,7 +255,7 @@ def test_a_pattern_that_leaves_the_project_or_names_nothing_is_told(desk: Desk, 
     assert repr(pattern) in found.warnings[0]
 
 
-def test_a_link_out_of_the_project_is_not_followed(desk: Desk) -> None:
+def test_a_link_out_of_the_project_is_not_followed(desk: ConfigDesk) -> None:
     secret = desk.write("~/.ssh/id", "secret")
     os.symlink(secret, desk.project / "AGENTS.md")
     os.symlink(secret.parent, desk.project / "docs")
@@ -265,7 +265,7 @@ def test_a_link_out_of_the_project_is_not_followed(desk: Desk) -> None:
     assert found.warnings
 
 
-def test_long_instructions_are_cut(desk: Desk) -> None:
+def test_long_instructions_are_cut(desk: ConfigDesk) -> None:
     for number in range(6):
         desk.write(f"docs/{number}.md", "x" * (MAX_CHARACTERS + 1))
     found = instructions(desk, "docs/*.md")

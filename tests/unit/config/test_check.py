@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from asyncagents.config.file.check import check_data, suggestion
 from asyncagents.config.file.shape import ConfigFile
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 # Every key of OpenCode 1.18's published shape, and older ones that its documentation still names.
 OPENCODE_KEYS = {
@@ -129,13 +129,13 @@ def test_a_wrong_type_names_the_key_what_is_expected_and_what_was_found(data: An
     assert refusal_of(data) == error
 
 
-def test_an_error_of_a_file_names_the_file(desk: Desk) -> None:
+def test_an_error_of_a_file_names_the_file(desk: ConfigDesk) -> None:
     file = desk.write("asyncagents.jsonc", '{"small_model": []}')
     with pytest.raises(ConfigError, match=rf"^{file}: small_model must be a string, not a list$"):
         desk.load()
 
 
-def test_a_value_that_was_filled_in_is_not_quoted(desk: Desk) -> None:
+def test_a_value_that_was_filled_in_is_not_quoted(desk: ConfigDesk) -> None:
     desk.variables = {"WHATEVER": "sk-secret"}
     desk.write("opencode.json", {"permission": {"bash": "{env:WHATEVER}"}})
     with pytest.raises(ConfigError, match=r"not a string$"):
@@ -178,7 +178,7 @@ def test_what_is_open_or_means_nothing_here_takes_anything_without_a_word(data: 
     assert warnings_of(data) == []
 
 
-def test_a_key_of_ours_in_opencodes_file_is_taken_and_warned_of(desk: Desk) -> None:
+def test_a_key_of_ours_in_opencodes_file_is_taken_and_warned_of(desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", {"provider": {"openai": {"concurrency": 3}}})
     loaded = desk.load()
     assert loaded.config.provider["openai"].concurrency == 3
@@ -189,7 +189,7 @@ def test_a_key_of_ours_in_opencodes_file_is_taken_and_warned_of(desk: Desk) -> N
     assert desk.load().warnings == ()
 
 
-def test_keys_that_count_for_nothing_are_not_among_the_settings(desk: Desk) -> None:
+def test_keys_that_count_for_nothing_are_not_among_the_settings(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"theme": "dark", "modle": "x", "$schema": "y", "default_agent": "plan"})
     assert desk.load().origins.keys() == {"data_dir", "default_agent", "compaction.auto", "compaction.prune"}
 
@@ -217,7 +217,7 @@ documents = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(document=st.dictionaries(names, documents, max_size=4))
-def test_any_document_is_taken_or_refused_in_one_sentence(desk: Desk, document: dict[str, Any]) -> None:
+def test_any_document_is_taken_or_refused_in_one_sentence(desk: ConfigDesk, document: dict[str, Any]) -> None:
     file = desk.write("asyncagents.json", document)
     error = ""
     try:

@@ -9,7 +9,7 @@ from asyncagents.config.config import CommandConfig
 from asyncagents.config.markdown.commands import CommandDefinition, FoundCommands, find_commands
 from asyncagents.config.untrusted_settings import UntrustedSettings
 from asyncagents.domain.conversation.message import ModelRef
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 FULL = """---
 description: Reviews a change
@@ -24,7 +24,7 @@ Review $1.
 
 
 def commands(
-    desk: Desk,
+    desk: ConfigDesk,
     *,
     directory: Path | None = None,
     trusted: bool = True,
@@ -35,7 +35,7 @@ def commands(
     )
 
 
-def test_every_field_of_a_command_is_read_from_its_file(desk: Desk) -> None:
+def test_every_field_of_a_command_is_read_from_its_file(desk: ConfigDesk) -> None:
     path = desk.write(".asyncagents/commands/review.md", FULL)
     config = CommandConfig(
         template="Review $1.",
@@ -52,14 +52,14 @@ def test_every_field_of_a_command_is_read_from_its_file(desk: Desk) -> None:
     )
 
 
-def test_a_command_needs_no_head(desk: Desk) -> None:
+def test_a_command_needs_no_head(desk: ConfigDesk) -> None:
     desk.write("~/.config/asyncagents/commands/a.md", "\r\nDo $ARGUMENTS.\r\n---\r\nNow.\r\n")
     found = commands(desk)
     assert found.commands["a"].config == CommandConfig(template="Do $ARGUMENTS.\n---\nNow.")
     assert (found.commands["a"].scope, found.all_warnings) == ("user", ())
 
 
-def test_the_nearest_file_of_a_name_wins(desk: Desk) -> None:
+def test_the_nearest_file_of_a_name_wins(desk: ConfigDesk) -> None:
     places = [
         "inner/.asyncagents/commands/a.md",
         "inner/.claude/commands/a.md",
@@ -82,7 +82,7 @@ def test_the_nearest_file_of_a_name_wins(desk: Desk) -> None:
     assert commands(desk, directory=desk.project / "inner").commands == {}
 
 
-def test_the_configuration_is_laid_over_the_files(desk: Desk) -> None:
+def test_the_configuration_is_laid_over_the_files(desk: ConfigDesk) -> None:
     desk.write("asyncagents.json", {"command": {"a": {"template": "Ours"}, "c": {"template": "Third"}}})
     desk.write(".asyncagents/commands/a.md", "---\nodd: 1\n---\nTheirs")
     path = desk.write(".asyncagents/commands/b.md", "Second")
@@ -96,7 +96,7 @@ def test_the_configuration_is_laid_over_the_files(desk: Desk) -> None:
     assert found.warnings == ()
 
 
-def test_a_command_in_a_folder_is_called_with_a_slash_or_a_colon(desk: Desk) -> None:
+def test_a_command_in_a_folder_is_called_with_a_slash_or_a_colon(desk: ConfigDesk) -> None:
     desk.write(".claude/commands/team/web/fix.md", "Fix")
     found = commands(desk, configured={"x:y": CommandConfig(template="Exact")})
     assert found.get("team/web/fix") == found.get("team:web:fix") == found.commands["team/web/fix"]
@@ -105,7 +105,7 @@ def test_a_command_in_a_folder_is_called_with_a_slash_or_a_colon(desk: Desk) -> 
 
 
 @pytest.mark.parametrize("hint", ["[number] [title]", "<file>", "@file", '"[a]"', "[open", "a: b # c", ""])
-def test_what_only_claude_code_knows_counts_for_nothing(desk: Desk, hint: str) -> None:
+def test_what_only_claude_code_knows_counts_for_nothing(desk: ConfigDesk, hint: str) -> None:
     path = desk.write(
         ".claude/commands/x.md",
         f"---\nargument-hint: {hint}\nallowed-tools: Bash(git add:*), Read\nmodel: sonnet\n"
@@ -122,7 +122,7 @@ def test_what_only_claude_code_knows_counts_for_nothing(desk: Desk, hint: str) -
     )
 
 
-def test_an_unknown_key_is_told_and_the_template_is_the_text(desk: Desk) -> None:
+def test_an_unknown_key_is_told_and_the_template_is_the_text(desk: ConfigDesk) -> None:
     path = desk.write(".opencode/command/x.md", "---\ntemplate: No\nagnet: plan\n---\nYes")
     found = commands(desk)
     assert found.commands["x"].config == CommandConfig(template="Yes")
@@ -146,7 +146,9 @@ def test_an_unknown_key_is_told_and_the_template_is_the_text(desk: Desk) -> None
         ("-x", "x", "cannot be typed"),
     ],
 )
-def test_a_broken_file_is_told_and_the_others_count(desk: Desk, name: str, text: str, reason: str) -> None:
+def test_a_broken_file_is_told_and_the_others_count(
+    desk: ConfigDesk, name: str, text: str, reason: str
+) -> None:
     path = desk.write(f".asyncagents/commands/{name}.md", text)
     desk.write(".asyncagents/commands/good.md", "Good")
     found = commands(desk)
@@ -156,20 +158,22 @@ def test_a_broken_file_is_told_and_the_others_count(desk: Desk, name: str, text:
     assert found.all_warnings == (f"{path} {found.broken[0].reason}",)
 
 
-def test_a_file_that_cannot_be_read_as_text_is_broken(desk: Desk) -> None:
+def test_a_file_that_cannot_be_read_as_text_is_broken(desk: ConfigDesk) -> None:
     path = desk.write(".asyncagents/commands/bad.md", "")
     path.write_bytes(b"\xff")
     (path.parent / "gone.md").symlink_to("nowhere.md")
     assert [broken.path.name for broken in commands(desk).broken] == ["bad.md", "gone.md"]
 
 
-def test_a_broken_file_does_not_hide_a_farther_one(desk: Desk) -> None:
+def test_a_broken_file_does_not_hide_a_farther_one(desk: ConfigDesk) -> None:
     desk.write(".asyncagents/commands/a.md", "")
     far = desk.write("~/.claude/commands/a.md", "Far")
     assert commands(desk).commands["a"].origin == far
 
 
-def test_a_link_out_of_a_project_that_is_not_trusted_is_not_followed(desk: Desk, tmp_path: Path) -> None:
+def test_a_link_out_of_a_project_that_is_not_trusted_is_not_followed(
+    desk: ConfigDesk, tmp_path: Path
+) -> None:
     (tmp_path / "disk" / "deep").mkdir(parents=True)
     (tmp_path / "disk" / "deep" / "secret-name.md").write_text("Go.")
     desk.write("commands/near.md", "Near.")
@@ -182,7 +186,7 @@ def test_a_link_out_of_a_project_that_is_not_trusted_is_not_followed(desk: Desk,
     assert set(commands(desk).commands) == {"deep/secret-name", "near"}
 
 
-def test_commands_of_a_project_that_is_not_trusted_count_for_nothing(desk: Desk) -> None:
+def test_commands_of_a_project_that_is_not_trusted_count_for_nothing(desk: ConfigDesk) -> None:
     desk.write(".asyncagents/commands/evil.md", "---\nmode: [\n---\n")
     desk.write(".claude/commands/worse.md", "!`id`")
     desk.write("~/.config/asyncagents/commands/mine.md", "Mine")

@@ -9,11 +9,11 @@ from click.testing import CliRunner, Result
 
 from asyncagents.cli.project.config import config
 from asyncagents.config.file.schema import config_schema_text
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
 @pytest.fixture
-def run(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> "Run":
+def run(desk: ConfigDesk, monkeypatch: pytest.MonkeyPatch) -> "Run":
     for name in list(os.environ):
         if name.startswith(("XDG_", "ASYNCAGENTS_", "OPENCODE_")):
             monkeypatch.delenv(name)
@@ -28,7 +28,7 @@ class Run:
         return CliRunner().invoke(config, arguments)
 
 
-def test_each_value_is_shown_with_where_it_came_from(run: Run, desk: Desk) -> None:
+def test_each_value_is_shown_with_where_it_came_from(run: Run, desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", {"model": "groq/x", "agent": {"a": {"prompt": "long " * 50}}})
     result = run()
     assert result.exit_code == 0
@@ -40,21 +40,21 @@ def test_each_value_is_shown_with_where_it_came_from(run: Run, desk: Desk) -> No
     assert max(len(line) for line in result.stdout.splitlines()) < 250
 
 
-def test_json_has_the_whole_value_and_its_origin(run: Run, desk: Desk) -> None:
+def test_json_has_the_whole_value_and_its_origin(run: Run, desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", {"agent": {"a": {"prompt": "long " * 50}}})
     rows = json.loads(run("--json").stdout)
     assert rows["agent.a.prompt"] == {"value": "long " * 50, "origin": str(file)}
     assert rows["provider.groq.options.apiKey"] == {"value": "***", "origin": "$GROQ_API_KEY"}
 
 
-def test_warnings_go_to_the_other_stream(run: Run, desk: Desk) -> None:
+def test_warnings_go_to_the_other_stream(run: Run, desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"modle": 1})
     result = run("--json")
     assert json.loads(result.stdout)
     assert 'did you mean "model"?' in result.stderr
 
 
-def test_a_broken_file_is_one_sentence_and_exit_2(run: Run, desk: Desk) -> None:
+def test_a_broken_file_is_one_sentence_and_exit_2(run: Run, desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", "{")
     result = run()
     assert result.exit_code == 2
@@ -62,7 +62,7 @@ def test_a_broken_file_is_one_sentence_and_exit_2(run: Run, desk: Desk) -> None:
     assert result.stdout == ""
 
 
-def test_the_paths_are_listed_even_if_a_file_is_broken(run: Run, desk: Desk) -> None:
+def test_the_paths_are_listed_even_if_a_file_is_broken(run: Run, desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", "{")
     lines = run("--paths").stdout.splitlines()
     assert [line.split() for line in lines if line.startswith("read")] == [["read", "project", str(file)]]
@@ -73,7 +73,9 @@ def test_the_schema_is_printed(run: Run) -> None:
     assert run("--schema").stdout == config_schema_text()
 
 
-def test_another_project_and_another_data_folder_can_be_named(run: Run, desk: Desk, tmp_path: Path) -> None:
+def test_another_project_and_another_data_folder_can_be_named(
+    run: Run, desk: ConfigDesk, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     desk.write(str(other / "opencode.json"), {"default_agent": "plan"})
     rows = json.loads(run("--json", "--directory", str(other), "--data-dir", "d").stdout)

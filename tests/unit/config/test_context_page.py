@@ -11,14 +11,14 @@ from asyncagents.domain.window import IMAGE_TOKENS, OUTPUT_TOKEN_MAX
 from asyncagents.engine.model_input import PROTECTED_TOKENS, PRUNED_TOKENS
 from asyncagents.engine.step.compaction import MAX_PROMPT_CHARS, MAX_TAIL_TOKENS, MIN_TAIL_TOKENS
 from asyncagents.engine.step.digest import MAX_OUTPUT_CHARS, MAX_TEXT_CHARS
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "context.md").read_text(encoding="utf-8")
 (EXAMPLE,) = re.findall(r"```jsonc\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.spec("S-09", "S-10", "S-11")
-def test_the_block_of_the_page_has_every_key_and_is_accepted(desk: Desk) -> None:
+def test_the_block_of_the_page_has_every_key_and_is_accepted(desk: ConfigDesk) -> None:
     desk.write("asyncagents.jsonc", EXAMPLE)
     loaded = desk.load()
     written = jsonc.parse(EXAMPLE, "example")

@@ -11,7 +11,7 @@ from asyncagents.config.markdown.commands import find_commands
 from asyncagents.config.markdown.front_matter import parse_front_matter
 from asyncagents.config.markdown.skills import find_skills, read_skill
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 OPENCODE_AGENT = """---
 # Reviews, never writes.
@@ -111,7 +111,7 @@ Read FORMS.md.
 """
 
 
-def test_an_agent_of_opencode_is_read(desk: Desk) -> None:
+def test_an_agent_of_opencode_is_read(desk: ConfigDesk) -> None:
     desk.write(".opencode/agent/review.md", OPENCODE_AGENT)
     found = find_agents(desk.environment, desk.project, trusted=True)
     agent = found.agents["review"]
@@ -131,7 +131,7 @@ def test_an_agent_of_opencode_is_read(desk: Desk) -> None:
     assert agent.config.prompt == "You are in code review mode. Focus on:\n\n- Code quality: names, sizes"
 
 
-def test_an_agent_of_claude_code_is_read(desk: Desk) -> None:
+def test_an_agent_of_claude_code_is_read(desk: ConfigDesk) -> None:
     desk.write(".claude/agents/runner.md", CLAUDE_AGENT)
     found = find_agents(desk.environment, desk.project, trusted=True)
     config = found.agents["test-runner"].config
@@ -155,7 +155,7 @@ def test_an_agent_of_claude_code_is_read(desk: Desk) -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
 def test_commands_of_both_are_read_with_any_line_end_and_a_mark_at_the_start(
-    desk: Desk, start: str, end: str
+    desk: ConfigDesk, start: str, end: str
 ) -> None:
     path = desk.write(".claude/commands/commit.md", "")
     path.write_bytes((start + CLAUDE_COMMAND.replace("\n", end)).encode())
@@ -169,7 +169,7 @@ def test_commands_of_both_are_read_with_any_line_end_and_a_mark_at_the_start(
     assert (found.commands["test"].config.agent, found.commands["test"].config.subtask) == ("build", True)
 
 
-def test_a_value_of_a_wrong_type_names_its_key(desk: Desk) -> None:
+def test_a_value_of_a_wrong_type_names_its_key(desk: ConfigDesk) -> None:
     path = desk.write(".opencode/command/test.md", OPENCODE_COMMAND)
     found = find_commands(desk.environment, desk.project, trusted=True, configured={})
     assert found.all_warnings == (
@@ -177,7 +177,7 @@ def test_a_value_of_a_wrong_type_names_its_key(desk: Desk) -> None:
     )
 
 
-def test_a_skill_of_claude_code_is_read(desk: Desk) -> None:
+def test_a_skill_of_claude_code_is_read(desk: ConfigDesk) -> None:
     desk.write(".claude/skills/pdf/SKILL.md", CLAUDE_SKILL)
     found = find_skills(desk.environment, desk.project, trusted=True)
     assert found.all_warnings == ()
@@ -227,7 +227,7 @@ def test_a_skill_of_claude_code_is_read(desk: Desk) -> None:
     ],
 )
 def test_an_invalid_or_hostile_head_is_refused_with_its_line_in_a_moment(
-    desk: Desk, head: str, error: str
+    desk: ConfigDesk, head: str, error: str
 ) -> None:
     path = desk.write(".opencode/agent/x.md", f"---\n{head}\n---\nHi")
     began = time.process_time()
@@ -247,7 +247,7 @@ def test_a_long_head_is_read_in_a_moment(line: str) -> None:
     assert time.process_time() - began < 2
 
 
-def test_a_head_of_a_megabyte_is_refused(desk: Desk) -> None:
+def test_a_head_of_a_megabyte_is_refused(desk: ConfigDesk) -> None:
     path: Path = desk.write(".opencode/agent/x.md", "---\na: " + "x: y " * 200_000 + "\n---\nHi")
     found = find_agents(desk.environment, desk.project, trusted=True)
     assert [(each.path, each.reason) for each in found.broken] == [

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
 @pytest.mark.spec("S-06")
-def test_max_steps_is_the_old_name_of_steps(desk: Desk) -> None:
+def test_max_steps_is_the_old_name_of_steps(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"agent": {"a": {"maxSteps": 4}, "b": {"maxSteps": 4, "steps": 5}}})
     loaded = desk.load()
     assert (loaded.config.agent["a"].steps, loaded.config.agent["b"].steps) == (4, 5)
@@ -14,13 +14,13 @@ def test_max_steps_is_the_old_name_of_steps(desk: Desk) -> None:
     assert "agent.a.maxSteps" not in loaded.origins
 
 
-def test_max_steps_of_a_later_file_wins_over_steps_of_an_earlier_one(desk: Desk) -> None:
+def test_max_steps_of_a_later_file_wins_over_steps_of_an_earlier_one(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"agent": {"a": {"steps": 1}}})
     desk.write("asyncagents.json", {"agent": {"a": {"maxSteps": 2}}})
     assert desk.load().config.agent["a"].steps == 2
 
 
-def test_tools_switched_on_and_off_become_permissions(desk: Desk) -> None:
+def test_tools_switched_on_and_off_become_permissions(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"tools": {"bash": False, "webfetch": True, "write": False, "my_*": False}})
     assert desk.load().config.permission == {
         "bash": "deny",
@@ -30,25 +30,25 @@ def test_tools_switched_on_and_off_become_permissions(desk: Desk) -> None:
     }
 
 
-def test_a_permission_wins_over_the_tools_of_the_same_file(desk: Desk) -> None:
+def test_a_permission_wins_over_the_tools_of_the_same_file(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"permission": {"bash": "ask"}, "tools": {"read": False, "bash": False}})
     assert list(desk.load().config.permission.items()) == [("read", "deny"), ("bash", "ask")]
 
 
-def test_tools_of_an_agent_become_its_permissions(desk: Desk) -> None:
+def test_tools_of_an_agent_become_its_permissions(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"agent": {"a": {"tools": {"patch": False}, "permission": {"bash": "ask"}}}})
     agent = desk.load().config.agent["a"]
     assert agent.permission == {"edit": "deny", "bash": "ask"}
     assert agent.tools == {"patch": False}
 
 
-def test_one_action_is_a_rule_for_everything(desk: Desk) -> None:
+def test_one_action_is_a_rule_for_everything(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"permission": "ask", "agent": {"a": {"permission": "deny"}}})
     config = desk.load().config
     assert (config.permission, config.agent["a"].permission) == ({"*": "ask"}, {"*": "deny"})
 
 
-def test_a_mode_is_a_primary_agent(desk: Desk) -> None:
+def test_a_mode_is_a_primary_agent(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {
@@ -61,7 +61,7 @@ def test_a_mode_is_a_primary_agent(desk: Desk) -> None:
     assert agent.model is not None
 
 
-def test_keys_of_an_agent_that_nobody_knows_are_its_options(desk: Desk) -> None:
+def test_keys_of_an_agent_that_nobody_knows_are_its_options(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {"agent": {"a": {"reasoningEffort": "high", "n": 1, "color": "#ffffff", "options": {"n": 2}}}},

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.config.tree import ConfigLeaf, build_tree, dotted_path, leaves, merge_trees, plain_values
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 objects = st.recursive(
     st.dictionaries(st.sampled_from("abc"), st.integers(), max_size=3),
@@ -31,7 +31,7 @@ def test_a_tree_is_its_object(value: dict[str, object]) -> None:
     assert plain_values(build_tree(value, lambda _, below: ConfigLeaf(below, "f"))) == value
 
 
-def test_objects_merge_deeply_and_lists_are_replaced(desk: Desk) -> None:
+def test_objects_merge_deeply_and_lists_are_replaced(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {
@@ -51,7 +51,7 @@ def test_objects_merge_deeply_and_lists_are_replaced(desk: Desk) -> None:
     assert loaded.origins["provider.x.options.baseURL"] == str(desk.project / "asyncagents.json")
 
 
-def test_instructions_and_plugins_add_up(desk: Desk) -> None:
+def test_instructions_and_plugins_add_up(desk: ConfigDesk) -> None:
     low = desk.write("opencode.json", {"instructions": ["A.md", "B.md"], "plugin": ["p", ["q", {"n": 1}]]})
     high = desk.write("asyncagents.json", {"instructions": ["C.md", "A.md"], "plugin": [["p", {"n": 2}]]})
     loaded = desk.load()
@@ -61,19 +61,19 @@ def test_instructions_and_plugins_add_up(desk: Desk) -> None:
     assert loaded.origins["instructions"] == f"{low}, {high}"
 
 
-def test_a_plugin_given_as_a_path_is_beside_its_file(desk: Desk) -> None:
+def test_a_plugin_given_as_a_path_is_beside_its_file(desk: ConfigDesk) -> None:
     desk.write("~/.config/asyncagents/asyncagents.json", {"plugin": ["./one.py", ["~/two.py", {}], "three"]})
     folder = desk.home / ".config" / "asyncagents"
     assert desk.load().config.plugin == (str(folder / "one.py"), str(desk.home / "two.py"), "three")
 
 
-def test_a_rule_of_a_later_file_comes_behind_the_earlier_ones(desk: Desk) -> None:
+def test_a_rule_of_a_later_file_comes_behind_the_earlier_ones(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"permission": {"bash": "allow", "edit": "ask", "*": "ask"}})
     desk.write("asyncagents.json", {"permission": {"bash": "deny"}})
     assert list(desk.load().config.permission.items()) == [("edit", "ask"), ("*", "ask"), ("bash", "deny")]
 
 
-def test_an_action_for_all_stays_under_the_patterns_of_a_later_file(desk: Desk) -> None:
+def test_an_action_for_all_stays_under_the_patterns_of_a_later_file(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"permission": {"bash": "ask"}, "agent": {"a": {"permission": "deny"}}})
     desk.write(
         "asyncagents.json",
@@ -84,7 +84,7 @@ def test_an_action_for_all_stays_under_the_patterns_of_a_later_file(desk: Desk) 
     assert list(config.agent["a"].permission.items()) == [("*", "deny"), ("read", "allow")]
 
 
-def test_the_order_of_patterns_is_kept(desk: Desk) -> None:
+def test_the_order_of_patterns_is_kept(desk: ConfigDesk) -> None:
     desk.write("opencode.json", '{"permission": {"bash": {"z *": "allow", "*": "ask", "a *": "deny"}}}')
     [rules] = desk.load().config.permission.values()
     assert isinstance(rules, dict)

@@ -8,14 +8,14 @@ import pytest
 from asyncagents.config.file import jsonc
 from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.shape import ConfigFile
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```jsonc\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_every_example_loads_without_a_warning(desk: Desk, example: str) -> None:
+def test_every_example_loads_without_a_warning(desk: ConfigDesk, example: str) -> None:
     desk.variables = {"WORK_KEY": "sk-1"}
     desk.write("~/.keys/some", "sk-2")
     desk.write("asyncagents.jsonc", example)

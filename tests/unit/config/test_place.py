@@ -8,15 +8,15 @@ import pytest
 from asyncagents.config.env import Environment, system_environment
 from asyncagents.config.paths import config_locations, data_folder
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
-def user(desk: Desk) -> str | None:
+def user(desk: ConfigDesk) -> str | None:
     """Which file won, told by the agent it names."""
     return desk.load().config.default_agent
 
 
-def test_every_place_is_read_and_the_later_one_wins(desk: Desk) -> None:
+def test_every_place_is_read_and_the_later_one_wins(desk: ConfigDesk) -> None:
     (desk.project.parent / ".git").mkdir()
     desk.variables = {"OPENCODE_CONFIG": "../a.json", "ASYNCAGENTS_CONFIG": "~/b.json"}
     order = [
@@ -55,7 +55,7 @@ def test_every_place_is_read_and_the_later_one_wins(desk: Desk) -> None:
     ]
 
 
-def test_texts_in_variables_win_over_the_files_of_their_family(desk: Desk) -> None:
+def test_texts_in_variables_win_over_the_files_of_their_family(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"default_agent": "file", "model": "a/b"})
     desk.variables = {"OPENCODE_CONFIG_CONTENT": '{"default_agent": "inline", /* and */}'}
     assert user(desk) == "inline"
@@ -66,19 +66,21 @@ def test_texts_in_variables_win_over_the_files_of_their_family(desk: Desk) -> No
     assert user(desk) == "last"
 
 
-def test_without_a_worktree_only_the_directory_itself_is_looked_at(desk: Desk) -> None:
+def test_without_a_worktree_only_the_directory_itself_is_looked_at(desk: ConfigDesk) -> None:
     desk.write("../opencode.json", {"default_agent": "above"})
     assert user(desk) is None
 
 
-def test_nothing_above_the_worktree_is_looked_at(desk: Desk) -> None:
+def test_nothing_above_the_worktree_is_looked_at(desk: ConfigDesk) -> None:
     desk.write("../opencode.json", {"default_agent": "above"})
     # A linked worktree has a file there, not a folder.
     desk.write(".git", "gitdir: elsewhere\n")
     assert user(desk) is None
 
 
-def test_another_users_git_folder_makes_no_worktree(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_git_folder_makes_no_worktree(
+    desk: ConfigDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (desk.project.parent / ".git").mkdir()
     desk.write("../opencode.json", {"default_agent": "above"})
     assert user(desk) == "above"
@@ -86,7 +88,7 @@ def test_another_users_git_folder_makes_no_worktree(desk: Desk, monkeypatch: pyt
     assert user(desk) is None
 
 
-def test_the_config_folder_follows_xdg_unless_it_is_relative(desk: Desk) -> None:
+def test_the_config_folder_follows_xdg_unless_it_is_relative(desk: ConfigDesk) -> None:
     desk.variables = {"XDG_CONFIG_HOME": str(desk.home / "etc")}
     desk.write("~/etc/opencode/opencode.json", {"default_agent": "xdg"})
     assert user(desk) == "xdg"
@@ -94,7 +96,7 @@ def test_the_config_folder_follows_xdg_unless_it_is_relative(desk: Desk) -> None
     assert user(desk) is None
 
 
-def test_the_places_say_which_of_them_were_found(desk: Desk) -> None:
+def test_the_places_say_which_of_them_were_found(desk: ConfigDesk) -> None:
     file = desk.write("opencode.jsonc", "{ broken")
     found = [location for location in config_locations(desk.environment, desk.project) if location.found]
     assert [location.label for location in found] == [str(file)]
@@ -102,25 +104,25 @@ def test_the_places_say_which_of_them_were_found(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", ["OPENCODE_CONFIG", "ASYNCAGENTS_CONFIG"])
-def test_a_named_file_that_is_missing_is_an_error(desk: Desk, name: str) -> None:
+def test_a_named_file_that_is_missing_is_an_error(desk: ConfigDesk, name: str) -> None:
     desk.variables = {name: "gone.json"}
     with pytest.raises(ConfigError, match=rf"^{name} names .*gone\.json, which does not exist: "):
         desk.load()
 
 
-def test_a_file_that_cannot_be_read_is_an_error(desk: Desk) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(desk: ConfigDesk) -> None:
     (desk.project / "opencode.json").mkdir()
     with pytest.raises(ConfigError, match=r"opencode\.json cannot be read \(Is a directory\): "):
         desk.load()
 
 
-def test_a_file_that_is_no_text_is_an_error(desk: Desk) -> None:
+def test_a_file_that_is_no_text_is_an_error(desk: ConfigDesk) -> None:
     (desk.project / "opencode.json").write_bytes(b'{"model": "\xff/x"}')
     with pytest.raises(ConfigError, match=r"opencode\.json is not UTF-8 text: "):
         desk.load()
 
 
-def test_a_byte_order_mark_is_no_matter(desk: Desk) -> None:
+def test_a_byte_order_mark_is_no_matter(desk: ConfigDesk) -> None:
     (desk.project / "opencode.json").write_bytes(b'\xef\xbb\xbf{"default_agent": "plan"}')
     assert user(desk) == "plan"
 
@@ -140,14 +142,14 @@ def test_a_byte_order_mark_is_no_matter(desk: Desk) -> None:
 def test_the_data_folder_is_the_variables_or_the_platforms(
     tmp_path: Path, *, platform: str, variables: dict[str, str], folder: str, origin: str
 ) -> None:
-    desk = Desk(tmp_path, platform=platform)
+    desk = ConfigDesk(tmp_path, platform=platform)
     desk.variables = variables
     loaded = desk.load()
     assert loaded.config.data_dir == desk.environment.folder(folder)
     assert loaded.origins["data_dir"] == origin
 
 
-def test_the_option_for_the_data_folder_wins(desk: Desk) -> None:
+def test_the_option_for_the_data_folder_wins(desk: ConfigDesk) -> None:
     desk.variables = {"ASYNCAGENTS_DATA_DIR": "/elsewhere"}
     assert data_folder(desk.environment, Path("here")) == (desk.project / "here", "--data-dir")
 

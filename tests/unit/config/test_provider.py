@@ -6,10 +6,10 @@ from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.load import ProviderKey
 from asyncagents.config.secret import Secret
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
-def test_known_providers_are_there_without_any_file(desk: Desk) -> None:
+def test_known_providers_are_there_without_any_file(desk: ConfigDesk) -> None:
     config = desk.load().config
     assert set(config.provider) == set(builtin_providers())
     assert config.provider["ollama"].base_url == "http://localhost:11434/v1"
@@ -29,7 +29,7 @@ def test_every_known_provider_has_a_wire_a_way_to_reach_it_and_a_key_if_it_is_fa
     ("provider_id", "variable"),
     [(name, variable) for name, known in builtin_providers().items() for variable in known.env],
 )
-def test_a_key_in_the_environment_is_enough(desk: Desk, provider_id: str, variable: str) -> None:
+def test_a_key_in_the_environment_is_enough(desk: ConfigDesk, provider_id: str, variable: str) -> None:
     desk.variables = {variable: "sk-1"}
     loaded = desk.load()
     assert loaded.config.provider[provider_id].api_key == Secret("sk-1")
@@ -38,19 +38,19 @@ def test_a_key_in_the_environment_is_enough(desk: Desk, provider_id: str, variab
     assert loaded.origins[f"provider.{provider_id}.options.apiKey".replace("llama.cpp", '"llama.cpp"')]
 
 
-def test_the_first_variable_that_is_set_counts(desk: Desk) -> None:
+def test_the_first_variable_that_is_set_counts(desk: ConfigDesk) -> None:
     desk.variables = {"GEMINI_API_KEY": "second", "GOOGLE_GENERATIVE_AI_API_KEY": "first"}
     assert desk.load().config.provider["google"].api_key == Secret("first")
 
 
-def test_without_a_key_it_is_said_where_one_was_looked_for(desk: Desk) -> None:
+def test_without_a_key_it_is_said_where_one_was_looked_for(desk: ConfigDesk) -> None:
     keys = desk.load().keys
     assert keys["openai"] == ProviderKey(found=False, required=True, variables=("OPENAI_API_KEY",))
     assert keys["ollama"] == ProviderKey(found=False, required=False, variables=())
     assert not keys["lmstudio"].required
 
 
-def test_a_key_in_a_file_wins_over_the_environment(desk: Desk) -> None:
+def test_a_key_in_a_file_wins_over_the_environment(desk: ConfigDesk) -> None:
     desk.variables = {"OPENAI_API_KEY": "sk-environment"}
     file = desk.write("opencode.json", {"provider": {"openai": {"options": {"apiKey": "sk-file"}}}})
     loaded = desk.load()
@@ -58,7 +58,7 @@ def test_a_key_in_a_file_wins_over_the_environment(desk: Desk) -> None:
     assert loaded.keys["openai"].origin == str(file)
 
 
-def test_an_empty_key_is_no_key_and_the_environment_is_asked(desk: Desk) -> None:
+def test_an_empty_key_is_no_key_and_the_environment_is_asked(desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", {"provider": {"openai": {"options": {"apiKey": "{env:GONE}"}}}})
     loaded = desk.load()
     assert loaded.config.provider["openai"].api_key is None
@@ -70,7 +70,7 @@ def test_an_empty_key_is_no_key_and_the_environment_is_asked(desk: Desk) -> None
     assert desk.load().keys["openai"].origin == "$OPENAI_API_KEY"
 
 
-def test_the_origin_of_a_key_names_the_file_and_its_variable(desk: Desk) -> None:
+def test_the_origin_of_a_key_names_the_file_and_its_variable(desk: ConfigDesk) -> None:
     desk.variables = {"MINE": "sk-1"}
     file = desk.write(
         "opencode.json", {"provider": {"x": {"options": {"apiKey": "{env:MINE}", "baseURL": "http://x"}}}}
@@ -78,13 +78,13 @@ def test_the_origin_of_a_key_names_the_file_and_its_variable(desk: Desk) -> None
     assert desk.load().keys["x"].origin == f"{file} ({{env:MINE}})"
 
 
-def test_blanks_around_a_key_are_no_part_of_it(desk: Desk) -> None:
+def test_blanks_around_a_key_are_no_part_of_it(desk: ConfigDesk) -> None:
     desk.variables = {"OPENAI_API_KEY": " sk-1\r\n"}
     assert desk.load().config.provider["openai"].api_key == Secret("sk-1")
 
 
 @pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "sk 1", "sk-é", "sk-\x00"])
-def test_a_key_that_would_break_a_request_is_refused_and_not_told(desk: Desk, key: str) -> None:
+def test_a_key_that_would_break_a_request_is_refused_and_not_told(desk: ConfigDesk, key: str) -> None:
     file = desk.write("opencode.json", {"provider": {"openai": {"options": {"apiKey": key}}}})
     with pytest.raises(ConfigError) as caught:
         desk.load()
@@ -94,7 +94,7 @@ def test_a_key_that_would_break_a_request_is_refused_and_not_told(desk: Desk, ke
 
 
 @pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "abc def", "sk-é", "sk-\x00"])
-def test_an_odd_key_in_the_environment_is_warned_of_and_stops_nobody(desk: Desk, key: str) -> None:
+def test_an_odd_key_in_the_environment_is_warned_of_and_stops_nobody(desk: ConfigDesk, key: str) -> None:
     desk.variables = {"GROQ_API_KEY": key, "ANTHROPIC_API_KEY": "sk-ant"}
     loaded = desk.load()
     assert loaded.config.provider["groq"].api_key is None
@@ -102,7 +102,7 @@ def test_an_odd_key_in_the_environment_is_warned_of_and_stops_nobody(desk: Desk,
     assert loaded.warnings == ("$GROQ_API_KEY holds an invalid character and is ignored: copy the key again",)
 
 
-def test_the_next_variable_counts_where_the_first_holds_an_odd_key(desk: Desk) -> None:
+def test_the_next_variable_counts_where_the_first_holds_an_odd_key(desk: ConfigDesk) -> None:
     first, second, *_ = builtin_providers()["google"].env
     desk.variables = {first: "a b", second: "sk-2"}
     loaded = desk.load()
@@ -110,7 +110,7 @@ def test_the_next_variable_counts_where_the_first_holds_an_odd_key(desk: Desk) -
     assert len(loaded.warnings) == 1
 
 
-def test_a_configured_provider_is_laid_over_the_known_one(desk: Desk) -> None:
+def test_a_configured_provider_is_laid_over_the_known_one(desk: ConfigDesk) -> None:
     desk.variables = {"WORK_KEY": "sk-work", "ANTHROPIC_API_KEY": "sk-home"}
     desk.write(
         "opencode.json",
@@ -123,7 +123,7 @@ def test_a_configured_provider_is_laid_over_the_known_one(desk: Desk) -> None:
     assert not provider.key_required
 
 
-def test_a_provider_of_ones_own_takes_everything_it_needs_from_the_file(desk: Desk) -> None:
+def test_a_provider_of_ones_own_takes_everything_it_needs_from_the_file(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {
@@ -188,7 +188,7 @@ def test_a_provider_of_ones_own_takes_everything_it_needs_from_the_file(desk: De
     ],
 )
 def test_a_timeout_is_milliseconds_or_false_for_a_provider_and_for_a_model(
-    desk: Desk, options: dict[str, object], *, first: float | None, idle: float | None
+    desk: ConfigDesk, options: dict[str, object], *, first: float | None, idle: float | None
 ) -> None:
     models = {"m": {"options": options | {"temperature": 1}}}
     desk.write("opencode.json", {"provider": {"openai": {"options": options, "models": models}}})
@@ -200,14 +200,14 @@ def test_a_timeout_is_milliseconds_or_false_for_a_provider_and_for_a_model(
     assert model.options == {"temperature": 1}
 
 
-def test_a_timeout_of_a_model_that_is_no_number_is_refused(desk: Desk) -> None:
+def test_a_timeout_of_a_model_that_is_no_number_is_refused(desk: ConfigDesk) -> None:
     models = {"m": {"options": {"timeout": "soon"}}}
     desk.write("opencode.json", {"provider": {"openai": {"models": models}}})
     with pytest.raises(ConfigError, match=r"provider\.openai\.models\.m\.options\.timeout"):
         desk.load()
 
 
-def test_api_is_another_name_for_the_url(desk: Desk) -> None:
+def test_api_is_another_name_for_the_url(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {
@@ -226,14 +226,14 @@ def test_api_is_another_name_for_the_url(desk: Desk) -> None:
     ]
 
 
-def test_a_url_without_a_scheme_is_refused(desk: Desk) -> None:
+def test_a_url_without_a_scheme_is_refused(desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", {"provider": {"x": {"options": {"baseURL": "localhost:11434"}}}})
     with pytest.raises(ConfigError) as caught:
         desk.load()
     assert str(caught.value) == f"{file}: provider.x.options.baseURL must begin with http:// or https://"
 
 
-def test_a_provider_whose_name_is_nearly_a_known_one_is_warned_of(desk: Desk) -> None:
+def test_a_provider_whose_name_is_nearly_a_known_one_is_warned_of(desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", {"provider": {"antropic": {"options": {"apiKey": "k"}}}})
     assert desk.load().warnings == (
         f'{file}: provider.antropic has no options.baseURL: did you mean "anthropic"?',
@@ -241,7 +241,9 @@ def test_a_provider_whose_name_is_nearly_a_known_one_is_warned_of(desk: Desk) ->
 
 
 @pytest.mark.parametrize("provider_id", ["amazon-bedrock", "azure", "google-vertex", "github-copilot"])
-def test_a_provider_that_only_its_adapter_knows_is_no_reason_to_warn(desk: Desk, provider_id: str) -> None:
+def test_a_provider_that_only_its_adapter_knows_is_no_reason_to_warn(
+    desk: ConfigDesk, provider_id: str
+) -> None:
     desk.write(
         "opencode.json",
         {"provider": {provider_id: {"options": {"region": "eu"}}}, "model": f"{provider_id}/m"},

@@ -7,17 +7,17 @@ import pytest
 from asyncagents.config.config import CommandConfig, CompactionConfig, McpConfig
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
-def refusal_of(desk: Desk, data: dict[str, Any]) -> str:
+def refusal_of(desk: ConfigDesk, data: dict[str, Any]) -> str:
     file = desk.write("opencode.json", data)
     with pytest.raises(ConfigError) as caught:
         desk.load()
     return str(caught.value).removeprefix(f"{file}: ")
 
 
-def test_nothing_at_all_is_a_configuration(desk: Desk) -> None:
+def test_nothing_at_all_is_a_configuration(desk: ConfigDesk) -> None:
     loaded = desk.load()
     assert loaded.config.model is None
     assert loaded.config.compaction == CompactionConfig(auto=True, prune=True)
@@ -25,7 +25,7 @@ def test_nothing_at_all_is_a_configuration(desk: Desk) -> None:
     assert set(loaded.origins.values()) == {"default"}
 
 
-def test_a_model_is_a_provider_and_all_that_follows_the_first_slash(desk: Desk) -> None:
+def test_a_model_is_a_provider_and_all_that_follows_the_first_slash(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"model": "openrouter/meta/llama-4", "small_model": "ollama/qwen3:8b"})
     config = desk.load().config
     assert config.model == ModelRef(provider_id="openrouter", model_id="meta/llama-4")
@@ -59,19 +59,19 @@ def test_a_model_is_a_provider_and_all_that_follows_the_first_slash(desk: Desk) 
     ],
 )
 def test_a_model_without_a_provider_is_refused_with_what_was_meant(
-    desk: Desk, data: dict[str, Any], error: str
+    desk: ConfigDesk, data: dict[str, Any], error: str
 ) -> None:
     assert refusal_of(desk, data) == error
 
 
-def test_a_model_of_an_unknown_provider_is_warned_of(desk: Desk) -> None:
+def test_a_model_of_an_unknown_provider_is_warned_of(desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", {"model": "opena/gpt-5"})
     assert desk.load().warnings == (
         f'{file}: model names the unknown provider "opena": did you mean "openai"?',
     )
 
 
-def test_an_agent_has_all_its_fields(desk: Desk) -> None:
+def test_an_agent_has_all_its_fields(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {
@@ -103,7 +103,7 @@ def test_an_agent_has_all_its_fields(desk: Desk) -> None:
     assert agent.options == {}
 
 
-def test_a_command_stands_for_a_prompt(desk: Desk) -> None:
+def test_a_command_stands_for_a_prompt(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json", {"command": {"t": {"template": "Run $1", "model": "openai/gpt-5", "subtask": True}}}
     )
@@ -112,14 +112,14 @@ def test_a_command_stands_for_a_prompt(desk: Desk) -> None:
     )
 
 
-def test_a_command_may_be_split_over_files_but_needs_a_template(desk: Desk) -> None:
+def test_a_command_may_be_split_over_files_but_needs_a_template(desk: ConfigDesk) -> None:
     error = refusal_of(desk, {"command": {"t": {"agent": "plan"}}})
     assert error == "command.t has no template: write the prompt it stands for"
     desk.write("asyncagents.json", {"command": {"t": {"template": "x"}}})
     assert desk.load().config.command["t"] == CommandConfig(template="x", agent="plan")
 
 
-def test_mcp_servers_are_local_or_remote(desk: Desk) -> None:
+def test_mcp_servers_are_local_or_remote(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {
@@ -150,11 +150,11 @@ def test_mcp_servers_are_local_or_remote(desk: Desk) -> None:
         ({"type": "remote", "url": "r.example"}, "mcp.s.url must begin with http:// or https://"),
     ],
 )
-def test_half_an_mcp_server_is_refused(desk: Desk, server: dict[str, Any], error: str) -> None:
+def test_half_an_mcp_server_is_refused(desk: ConfigDesk, server: dict[str, Any], error: str) -> None:
     assert refusal_of(desk, {"mcp": {"s": server}}) == error
 
 
-def test_an_mcp_server_that_is_only_switched_off_may_be_defined_elsewhere(desk: Desk) -> None:
+def test_an_mcp_server_that_is_only_switched_off_may_be_defined_elsewhere(desk: ConfigDesk) -> None:
     file = desk.write("asyncagents.json", {"mcp": {"s": {"enabled": False}}})
     loaded = desk.load()
     assert loaded.config.mcp == {}
@@ -165,7 +165,7 @@ def test_an_mcp_server_that_is_only_switched_off_may_be_defined_elsewhere(desk: 
     assert loaded.warnings == ()
 
 
-def test_compaction_and_experimental_are_read(desk: Desk) -> None:
+def test_compaction_and_experimental_are_read(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {"compaction": {"prune": False, "reserved": 9}, "experimental": {"continue_loop_on_deny": True}},

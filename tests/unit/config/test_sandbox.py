@@ -9,13 +9,13 @@ from asyncagents.config.markdown.agents import find_agents
 from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 PLAIN = Sandbox()
 CACHE = Sandbox(write=("HOME/.cache",))
 
 
-def sandbox_of(desk: Desk, name: str = "build", *, trusted: bool = True) -> Sandbox | None:
+def sandbox_of(desk: ConfigDesk, name: str = "build", *, trusted: bool = True) -> Sandbox | None:
     found = find_agents(desk.environment, desk.project, trusted=trusted)
     assert found.all_warnings == () or not trusted
     agents = Agents(desk.load().config, found, home=str(desk.home))
@@ -45,7 +45,7 @@ def sandbox_of(desk: Desk, name: str = "build", *, trusted: bool = True) -> Sand
     ],
 )
 def test_an_agent_says_what_it_wants_and_the_rest_is_as_for_all(
-    desk: Desk, usual: Any, own: Any, found: Sandbox | None
+    desk: ConfigDesk, usual: Any, own: Any, found: Sandbox | None
 ) -> None:
     agent = {} if own is None else {"agent": {"build": {"sandbox": own}}}
     desk.write("asyncagents.json", agent if usual is None else {"sandbox": usual, **agent})
@@ -64,13 +64,13 @@ def test_an_agent_says_what_it_wants_and_the_rest_is_as_for_all(
         ("sandbox:\n  write: [~/.cache]", CACHE),
     ],
 )
-def test_the_head_of_a_file_says_the_same(desk: Desk, head: str, found: Sandbox | None) -> None:
+def test_the_head_of_a_file_says_the_same(desk: ConfigDesk, head: str, found: Sandbox | None) -> None:
     desk.write(".asyncagents/agents/x.md", f"---\ndescription: X.\n{head}\n---\nGo.\n")
     assert sandbox_of(desk, "x") == found
 
 
 def test_a_project_that_is_not_trusted_neither_widens_nor_opens_a_sandbox(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, trusted=False)
+    desk = ConfigDesk(tmp_path, trusted=False)
     desk.write("~/.config/asyncagents/asyncagents.json", {"sandbox": True})
     desk.write("asyncagents.json", {"sandbox": {"write": ["/"]}, "agent": {"build": {"sandbox": False}}})
     desk.write(".asyncagents/agents/build.md", "---\ndescription: B.\nsandbox: false\n---\nGo.\n")
@@ -87,14 +87,14 @@ def test_a_project_that_is_not_trusted_neither_widens_nor_opens_a_sandbox(tmp_pa
         ({"network": "no"}, "sandbox.network must be true or false"),
     ],
 )
-def test_what_no_sandbox_can_be_made_of_is_an_error(desk: Desk, sandbox: Any, error: str) -> None:
+def test_what_no_sandbox_can_be_made_of_is_an_error(desk: ConfigDesk, sandbox: Any, error: str) -> None:
     desk.write("asyncagents.json", {"sandbox": sandbox})
     with pytest.raises(ConfigError) as caught:
         desk.load()
     assert error in str(caught.value)
 
 
-def test_files_that_hold_keys_are_known_and_those_of_the_project_are_its_own(desk: Desk) -> None:
+def test_files_that_hold_keys_are_known_and_those_of_the_project_are_its_own(desk: ConfigDesk) -> None:
     key = desk.write("~/keys/work", "sk-1")
     prompt = desk.write("prompts/x.md", "Go.")
     provider = {"x": {"options": {"baseURL": "http://x", "apiKey": "{file:~/keys/work}"}}}

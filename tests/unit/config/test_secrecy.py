@@ -9,7 +9,7 @@ from asyncagents.config.child_environment import child_environment, withheld_nam
 from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.redact import is_secret_name
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 KEY = "sk-do-not-show-me"
 OTHER = "looks-like-nothing"
@@ -45,7 +45,7 @@ OTHER = "looks-like-nothing"
         {"provider": {"x": {"api": "http://x", "options": {"auth": {"value": OTHER}}}}},
     ],
 )
-def test_no_setting_and_no_repr_shows_a_key(desk: Desk, document: dict[str, object]) -> None:
+def test_no_setting_and_no_repr_shows_a_key(desk: ConfigDesk, document: dict[str, object]) -> None:
     desk.variables = {"K": KEY, "MY_TOKEN": KEY, "OPENAI_API_KEY": KEY}
     desk.write("k", KEY)
     desk.write("asyncagents.json", document)
@@ -57,7 +57,7 @@ def test_no_setting_and_no_repr_shows_a_key(desk: Desk, document: dict[str, obje
 
 
 @pytest.mark.spec("P-06")
-def test_the_secrets_of_services_that_send_results_are_not_shown(desk: Desk) -> None:
+def test_the_secrets_of_services_that_send_results_are_not_shown(desk: ConfigDesk) -> None:
     desk.variables = {"HOOK": OTHER}
     desk.write("asyncagents.json", {"async_tools": {"secrets": [OTHER, "{env:HOOK}"]}})
     loaded = desk.load()
@@ -67,13 +67,13 @@ def test_the_secrets_of_services_that_send_results_are_not_shown(desk: Desk) -> 
     assert OTHER not in repr(loaded)
 
 
-def test_the_options_of_a_plugin_are_not_shown_if_there_is_a_key_among_them(desk: Desk) -> None:
+def test_the_options_of_a_plugin_are_not_shown_if_there_is_a_key_among_them(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"plugin": [["p", {"deep": {"token": OTHER}}]]})
     loaded = desk.load()
     assert [setting.value for setting in loaded.settings if setting.key == "plugin"] == ["***"]
 
 
-def test_what_is_no_secret_is_shown(desk: Desk) -> None:
+def test_what_is_no_secret_is_shown(desk: ConfigDesk) -> None:
     desk.variables = {"PLACE": "http://x"}
     desk.write("p.md", "Be kind.")
     desk.write(
@@ -130,7 +130,7 @@ def test_a_name_that_only_sounds_like_it_does_not(name: str) -> None:
     assert not is_secret_name(name)
 
 
-def test_a_child_gets_what_programs_need_and_nothing_else(desk: Desk) -> None:
+def test_a_child_gets_what_programs_need_and_nothing_else(desk: ConfigDesk) -> None:
     needed = {
         "PATH": "/bin:/opt/python@3.11/bin",
         "HOME": "/h",
@@ -176,7 +176,7 @@ def test_a_child_gets_what_programs_need_and_nothing_else(desk: Desk) -> None:
     ],
 )
 def test_a_variable_that_programs_need_is_left_out_if_it_holds_a_secret(
-    desk: Desk, name: str, value: str
+    desk: ConfigDesk, name: str, value: str
 ) -> None:
     desk.variables = {"PATH": "/bin", name: value}
     options = {"baseURL": "http://{env:JAVA_HOME}", "apiKey": KEY}
@@ -184,7 +184,7 @@ def test_a_variable_that_programs_need_is_left_out_if_it_holds_a_secret(
     assert child_environment(desk.environment, desk.load().config) == {"PATH": "/bin"}
 
 
-def test_a_child_gets_what_the_user_names(desk: Desk) -> None:
+def test_a_child_gets_what_the_user_names(desk: ConfigDesk) -> None:
     desk.variables = {
         "DATABASE_URL": "postgres://u:p@h/d",
         "GITHUB_TOKEN": "t",
@@ -203,7 +203,7 @@ def test_a_child_gets_what_the_user_names(desk: Desk) -> None:
     assert set(passed) == {"DATABASE_URL", "GITHUB_TOKEN", "APP_MODE", "HF_TOKEN"}
 
 
-def test_a_key_in_use_is_never_passed_on_whatever_the_user_names(desk: Desk) -> None:
+def test_a_key_in_use_is_never_passed_on_whatever_the_user_names(desk: ConfigDesk) -> None:
     names = {name for known in builtin_providers().values() for name in known.env}
     ours = {"ASYNCAGENTS_STORE": "s", "ASYNCAGENTS_TOKEN": "t", "OPENCODE_CONFIG_CONTENT": "{}"}
     desk.variables = {**dict.fromkeys(names, "k"), **ours, "COPY": f"user:{KEY}", "NAMED": "short"}
@@ -215,13 +215,13 @@ def test_a_key_in_use_is_never_passed_on_whatever_the_user_names(desk: Desk) -> 
     assert set(withheld_names(desk.environment, config)) == {*names, *ours, "COPY", "NAMED"}
 
 
-def test_a_short_key_does_not_empty_the_childs_environment(desk: Desk) -> None:
+def test_a_short_key_does_not_empty_the_childs_environment(desk: ConfigDesk) -> None:
     desk.variables = {"OPENAI_API_KEY": "x", "TERM": "xterm"}
     assert child_environment(desk.environment, desk.load().config) == {"TERM": "xterm"}
 
 
 def test_a_project_that_is_not_trusted_names_no_variable(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, trusted=False)
+    desk = ConfigDesk(tmp_path, trusted=False)
     desk.variables = {"PATH": "/bin", "DATABASE_URL": "postgres://u:p@h/d"}
     desk.write("asyncagents.json", {"pass_environment": ["DATABASE_URL"]})
     loaded = desk.load()
@@ -230,7 +230,7 @@ def test_a_project_that_is_not_trusted_names_no_variable(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["", "A=B", "A B", "${HOME}", "A\0"])
-def test_what_can_name_no_variable_is_an_error(desk: Desk, name: str) -> None:
+def test_what_can_name_no_variable_is_an_error(desk: ConfigDesk, name: str) -> None:
     desk.write("asyncagents.json", {"pass_environment": [name]})
     with pytest.raises(ConfigError, match=r"pass_environment has .*which names no variable"):
         desk.load()

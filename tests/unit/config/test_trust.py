@@ -18,14 +18,16 @@ from asyncagents.config.trust import (
 )
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 MINE = "~/.config/opencode/opencode.json"
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path, trusted=False, ANTHROPIC_API_KEY="sk-ant-mine", AWS_SECRET_ACCESS_KEY="aws-mine")
+def stranger(tmp_path: Path) -> ConfigDesk:
+    desk = ConfigDesk(
+        tmp_path, trusted=False, ANTHROPIC_API_KEY="sk-ant-mine", AWS_SECRET_ACCESS_KEY="aws-mine"
+    )
     desk.write("~/.ssh/id", "PRIVATE")
     return desk
 
@@ -66,7 +68,7 @@ def stranger(tmp_path: Path) -> Desk:
     ],
 )
 def test_what_could_do_harm_counts_for_nothing_and_is_warned_of_once(
-    stranger: Desk, data: dict[str, Any], named: str
+    stranger: ConfigDesk, data: dict[str, Any], named: str
 ) -> None:
     (stranger.project / "out").symlink_to(stranger.home / ".ssh")
     before = stranger.load()
@@ -85,7 +87,7 @@ def test_what_could_do_harm_counts_for_nothing_and_is_warned_of_once(
         assert secret not in json.dumps([setting.value for setting in loaded.settings])
 
 
-def test_one_warning_speaks_for_all_files_and_stays_short(stranger: Desk) -> None:
+def test_one_warning_speaks_for_all_files_and_stays_short(stranger: ConfigDesk) -> None:
     files = [
         stranger.write("opencode.json", {"provider": {f"p{number}": {} for number in range(50)}}),
         stranger.write(".asyncagents/asyncagents.json", {"plugin": ["p"], "mcp": {"x" * 5000: {}}}),
@@ -96,7 +98,7 @@ def test_one_warning_speaks_for_all_files_and_stays_short(stranger: Desk) -> Non
     assert len(warning) < 1000
 
 
-def test_choices_that_harm_nobody_count_without_a_word(stranger: Desk) -> None:
+def test_choices_that_harm_nobody_count_without_a_word(stranger: ConfigDesk) -> None:
     agent = {"description": "d", "model": "openai/b", "temperature": 0.5, "steps": 3, "color": "{file:gone}"}
     stranger.write(
         "opencode.json",
@@ -123,7 +125,7 @@ def test_choices_that_harm_nobody_count_without_a_word(stranger: Desk) -> None:
     assert config.instructions == ("docs/*.md", "A.md")
 
 
-def test_a_path_that_climbs_is_not_inside_wherever_it_starts(stranger: Desk) -> None:
+def test_a_path_that_climbs_is_not_inside_wherever_it_starts(stranger: ConfigDesk) -> None:
     """It is resolved from the directory in the end, not from the folder of the file."""
     stranger.write(".opencode/opencode.json", {"instructions": ["../A.md", "B.md"]})
     loaded = stranger.load()
@@ -131,13 +133,13 @@ def test_a_path_that_climbs_is_not_inside_wherever_it_starts(stranger: Desk) -> 
     assert len(loaded.warnings) == 1
 
 
-def test_an_unknown_key_is_still_warned_of(stranger: Desk) -> None:
+def test_an_unknown_key_is_still_warned_of(stranger: ConfigDesk) -> None:
     stranger.write("opencode.json", {"modle": "{file:gone}"})
     (warning,) = stranger.load().warnings
     assert 'did you mean "model"?' in warning
 
 
-def test_a_project_without_files_is_nothing_to_speak_of(stranger: Desk) -> None:
+def test_a_project_without_files_is_nothing_to_speak_of(stranger: ConfigDesk) -> None:
     assert stranger.load().warnings == ()
 
 
@@ -152,7 +154,7 @@ def test_a_project_without_files_is_nothing_to_speak_of(stranger: Desk) -> None:
         "ASYNCAGENTS_CONFIG_CONTENT",
     ],
 )
-def test_what_the_user_wrote_or_named_counts_in_full(stranger: Desk, place: str) -> None:
+def test_what_the_user_wrote_or_named_counts_in_full(stranger: ConfigDesk, place: str) -> None:
     text = json.dumps({"provider": {"x": {"api": "http://x"}}})
     if place.endswith("CONTENT"):
         stranger.variables[place] = text
@@ -165,14 +167,16 @@ def test_what_the_user_wrote_or_named_counts_in_full(stranger: Desk, place: str)
 
 
 @pytest.mark.parametrize(("value", "trusted"), [("1", True), ("true", True), ("0", False), ("", False)])
-def test_a_variable_says_it_for_automation(stranger: Desk, value: str, *, trusted: bool) -> None:
+def test_a_variable_says_it_for_automation(stranger: ConfigDesk, value: str, *, trusted: bool) -> None:
     stranger.write("opencode.json", {"provider": {"x": {"api": "http://x"}}})
     stranger.variables["ASYNCAGENTS_TRUST"] = value
     loaded = stranger.load()
     assert (loaded.trusted, "x" in loaded.config.provider) == (trusted, trusted)
 
 
-def test_trust_covers_the_root_and_what_lies_below_but_not_what_lies_above_or_beside(stranger: Desk) -> None:
+def test_trust_covers_the_root_and_what_lies_below_but_not_what_lies_above_or_beside(
+    stranger: ConfigDesk,
+) -> None:
     environment, parent = stranger.environment, stranger.project.parent
     below, beside = stranger.project / "a" / "b", parent / "project-2"
     below.mkdir(parents=True)
@@ -182,13 +186,13 @@ def test_trust_covers_the_root_and_what_lies_below_but_not_what_lies_above_or_be
     assert seen == [True, True, False, False]
 
 
-def test_trust_is_for_the_root_of_the_worktree(stranger: Desk) -> None:
+def test_trust_is_for_the_root_of_the_worktree(stranger: ConfigDesk) -> None:
     (stranger.project / ".git").mkdir()
     (stranger.project / "deep").mkdir()
     assert project_root(stranger.environment, stranger.project / "deep") == stranger.project
 
 
-def test_a_link_into_another_project_does_not_borrow_trust(stranger: Desk, tmp_path: Path) -> None:
+def test_a_link_into_another_project_does_not_borrow_trust(stranger: ConfigDesk, tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     evil.mkdir()
     (stranger.project / ".git").mkdir()
@@ -199,7 +203,9 @@ def test_a_link_into_another_project_does_not_borrow_trust(stranger: Desk, tmp_p
     assert (loaded.trusted, loaded.config.plugin) == (False, ())
 
 
-def test_a_project_that_is_reached_by_a_link_is_the_same_project(stranger: Desk, tmp_path: Path) -> None:
+def test_a_project_that_is_reached_by_a_link_is_the_same_project(
+    stranger: ConfigDesk, tmp_path: Path
+) -> None:
     (tmp_path / "way").symlink_to(stranger.project)
     root = project_root(stranger.environment, tmp_path / "way")
     trust_project(stranger.environment, root)
@@ -208,7 +214,7 @@ def test_a_project_that_is_reached_by_a_link_is_the_same_project(stranger: Desk,
     assert is_trusted(stranger.environment, stranger.project)
 
 
-def test_trust_is_kept_in_one_private_file_and_can_be_taken_back(stranger: Desk) -> None:
+def test_trust_is_kept_in_one_private_file_and_can_be_taken_back(stranger: ConfigDesk) -> None:
     environment = stranger.environment
     trust_project(environment, stranger.project)
     trust_project(environment, stranger.project)
@@ -223,20 +229,20 @@ def test_trust_is_kept_in_one_private_file_and_can_be_taken_back(stranger: Desk)
 
 
 @pytest.mark.parametrize("folder", ["~", "~/..", "/"])
-def test_nobody_trusts_all_of_their_home_by_accident(stranger: Desk, folder: str) -> None:
+def test_nobody_trusts_all_of_their_home_by_accident(stranger: ConfigDesk, folder: str) -> None:
     environment = stranger.environment
     with pytest.raises(ConfigError, match="contains your home directory"):
         trust_project(environment, project_root(environment, environment.folder(folder)))
 
 
 @pytest.mark.parametrize("text", ["{", '{"trusted": 1}', '["/"]'])
-def test_a_damaged_record_is_an_error_and_no_trust(stranger: Desk, text: str) -> None:
+def test_a_damaged_record_is_an_error_and_no_trust(stranger: ConfigDesk, text: str) -> None:
     stranger.write("~/.config/asyncagents/trusted.json", text)
     with pytest.raises(ConfigError, match=r"trusted\.json is damaged: remove it"):
         stranger.load()
 
 
-def test_a_record_that_cannot_be_written_is_an_error(stranger: Desk) -> None:
+def test_a_record_that_cannot_be_written_is_an_error(stranger: ConfigDesk) -> None:
     stranger.write("~/.config/asyncagents", "in the way")
     with pytest.raises(ConfigError, match=r"trusted\.json cannot be written"):
         trust_project(stranger.environment, stranger.project)

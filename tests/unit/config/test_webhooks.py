@@ -7,10 +7,10 @@ import pytest
 from asyncagents.config.config import WebhooksConfig
 from asyncagents.config.file.untrusted import filter_untrusted
 from asyncagents.errors import ConfigError
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
-def test_hosts_are_names_and_addresses(desk: Desk) -> None:
+def test_hosts_are_names_and_addresses(desk: ConfigDesk) -> None:
     hosts = ["hooks.internal", "10.1.2.3", "fd00::5", "[fd00::6]", "LOCALHOST"]
     desk.write("opencode.json", {"async_tools": {"webhooks": {"enabled": True, "hosts": hosts}}})
     assert desk.load().config.async_tools.webhooks == WebhooksConfig(enabled=True, hosts=tuple(hosts))
@@ -33,7 +33,7 @@ def test_hosts_are_names_and_addresses(desk: Desk) -> None:
         "hooks internal",
     ],
 )
-def test_what_is_no_host_is_refused_rather_than_never_matched(desk: Desk, host: str) -> None:
+def test_what_is_no_host_is_refused_rather_than_never_matched(desk: ConfigDesk, host: str) -> None:
     desk.write("opencode.json", {"async_tools": {"webhooks": {"enabled": True, "hosts": [host]}}})
     with pytest.raises(ConfigError, match=r"webhooks\.hosts"):
         desk.load()

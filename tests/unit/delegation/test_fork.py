@@ -52,10 +52,10 @@ from tests.support.domain.history import (
     History,
     inputs,
     outputs,
+    request_messages,
     steps,
     summarise_history,
     texts,
-    told,
 )
 from tests.support.domain.state import call
 
@@ -64,9 +64,9 @@ from tests.support.domain.state import call
 def test_what_came_before_the_forking_message_is_copied_and_nothing_else() -> None:
     history = History()
     history.user("Find the bug.")
-    history.step("I look.", history.done("line 1", path="a.py"), finish="tool-calls")
-    fork = history.forked()
-    assert told(fork.entries) == told(history.entries)
+    history.step("I look.", history.completed_call("line 1", path="a.py"), finish="tool-calls")
+    fork = history.fork()
+    assert request_messages(fork.entries) == request_messages(history.entries)
     assert "never copied" not in str(fork)
 
 
@@ -86,16 +86,16 @@ def test_a_message_that_is_not_there_is_an_error() -> None:
 
 @pytest.mark.spec("T-11")
 def test_a_history_without_a_message_gives_none() -> None:
-    assert History().forked().entries == ()
+    assert History().fork().entries == ()
 
 
 @pytest.mark.spec("T-11")
 def test_every_message_and_part_has_a_new_name_in_the_childs_session() -> None:
     history = History()
     history.user("One", "Two")
-    history.step("Yes", history.done("x"), finish="tool-calls")
+    history.step("Yes", history.completed_call("x"), finish="tool-calls")
     history.user("Three")
-    fork = history.forked()
+    fork = history.fork()
     names = [entry.info.id for entry in fork.entries]
     parts = [part for entry in fork.entries for part in entry.parts]
     assert names == sorted(names)
@@ -112,7 +112,7 @@ def test_a_step_keeps_who_made_it_and_is_not_paid_again() -> None:
     history.step(
         "Yes", agent="plan", mode="plan", model_id="owl", variant="high", finish="length", structured={"a": 1}
     )
-    (made,) = steps(history.forked())
+    (made,) = steps(history.fork())
     assert (made.agent, made.mode, made.model_id, made.variant, made.finish) == (
         "plan",
         "plan",
@@ -127,7 +127,7 @@ def test_a_step_keeps_who_made_it_and_is_not_paid_again() -> None:
 def test_what_a_prompt_wanted_of_the_parent_is_not_wanted_of_the_child() -> None:
     history = History()
     history.user("Go", format=JsonFormat(schema={}), system="Be brief.", tools={"bash": False}, agent="plan")
-    (entry,) = history.forked().entries
+    (entry,) = history.fork().entries
     assert isinstance(entry.info, UserMessage)
     assert (entry.info.format, entry.info.system, entry.info.tools) == (None, None, None)
     assert entry.info.agent == "plan"
@@ -141,7 +141,7 @@ def test_a_step_answers_the_copy_of_what_it_answered() -> None:
     answered = history.asked
     history.user("Second")
     history.step("Late", parent_id=answered)  # what came in between was not promoted for it
-    first, one, _, late = history.forked().entries
+    first, one, _, late = history.fork().entries
     assert [one.info.parent_id, late.info.parent_id] == [first.info.id] * 2  # type: ignore[union-attr]
 
 
@@ -151,7 +151,7 @@ def test_a_step_whose_prompt_is_not_copied_answers_the_prompt_before_it() -> Non
     history.user("First")
     history.user(history.text("for people", ignored=True))
     history.step("One")
-    first, one = history.forked().entries
+    first, one = history.fork().entries
     assert one.info.parent_id == first.info.id  # type: ignore[union-attr]
 
 
@@ -160,8 +160,8 @@ def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> Non
     history = History()
     history.user(history.text("for people", ignored=True))
     history.step("One", agent="plan")
-    opening, one = history.forked().entries
-    assert told([opening]) == [UserTurn(OPENING)]
+    opening, one = history.fork().entries
+    assert request_messages([opening]) == [UserTurn(OPENING)]
     assert isinstance(opening.info, UserMessage)
     assert (opening.info.agent, opening.info.session_id) == ("plan", CHILD)
     assert one.info.parent_id == opening.info.id  # type: ignore[union-attr]
@@ -185,11 +185,11 @@ def test_how_a_step_failed_stays_behind_and_what_it_said_does_not(
 ) -> None:
     history = History()
     history.user("Go")
-    calls = (history.failed("Tool execution aborted"),) if called else ()
+    calls = (history.failed_call("Tool execution aborted"),) if called else ()
     history.step("Half a wo", *calls, finish=finish, error=error, time=MessageTime(created=20))
-    (made,) = steps(history.forked())
+    (made,) = steps(history.fork())
     assert (made.finish, made.error, made.time.completed) == (copied, None, 20)
-    assert told(history.forked().entries) == told(history.entries)
+    assert request_messages(history.fork().entries) == request_messages(history.entries)
 
 
 @pytest.mark.spec("T-11")
@@ -197,7 +197,7 @@ def test_a_text_that_was_left_half_said_has_ended() -> None:
     history = History()
     history.user("Go")
     history.step(history.text("Half a wo", time=PartTime(start=7)), history.text("Ha", time=TIME))
-    _, *said = history.forked().entries[-1].parts
+    _, *said = history.fork().entries[-1].parts
     assert [part.time for part in said if isinstance(part, TextPart)] == [PartTime(start=7, end=7), TIME]
 
 
@@ -206,7 +206,7 @@ def test_a_step_that_failed_without_a_word_is_left_out() -> None:
     history = History()
     history.user("Go")
     history.step(finish="error", error=api_error("overloaded", is_retryable=True))
-    assert len(history.forked().entries) == 1
+    assert len(history.fork().entries) == 1
 
 
 @pytest.mark.spec("T-11")
@@ -223,10 +223,10 @@ def test_parts_that_belong_to_the_session_or_to_nobody_stay_behind() -> None:
         history.part(SnapshotPart, snapshot="abc"),
         history.part(StepFinishPart, reason="stop", cost=1, tokens=SPENT),
     )
-    asked, made = history.forked().entries
+    asked, made = history.fork().entries
     assert [type(part) for part in asked.parts] == [TextPart, AgentPart]
     assert [type(part) for part in made.parts] == [StepStartPart, TextPart]
-    assert told([made]) == [ModelTurn((TextBlock("Yes"),))]
+    assert request_messages([made]) == [ModelTurn((TextBlock("Yes"),))]
     assert "itemId" not in str(made)
 
 
@@ -235,19 +235,19 @@ def test_a_message_that_was_nothing_but_thought_is_left_out() -> None:
     history = History()
     history.user("Go")
     history.step(history.part(ReasoningPart, text="Hm", time=TIME))
-    assert len(history.forked().entries) == 1
+    assert len(history.fork().entries) == 1
 
 
 @pytest.mark.spec("T-11")
 def test_a_step_that_no_model_made_counts_as_made_so_that_nobody_goes_on_with_it() -> None:
     history = History()
     history.user(history.part(SubtaskPart, prompt="Look", description="look", agent="explore"))
-    history.step(history.done("found", "task"), finish="tool-calls")
+    history.step(history.completed_call("found", "task"), finish="tool-calls")
     begun = history.entries.pop()
     history.entries.append(replace(begun, parts=begun.parts[1:]))
-    fork = history.forked()
+    fork = history.fork()
     assert isinstance(fork.entries[-1].parts[0], StepStartPart)
-    assert told(fork.entries) == told(history.entries)
+    assert request_messages(fork.entries) == request_messages(history.entries)
 
 
 @pytest.mark.spec("T-11")
@@ -259,7 +259,7 @@ def test_files_of_a_prompt_are_copied() -> None:
         history.part(FilePart, mime="text/plain", url="data:text/plain;base64,aGk=", filename="b.txt"),
         history.part(FilePart, mime="text/plain", url="file:///c.txt", filename="c.txt"),
     )
-    assert told(history.forked().entries) == told(history.entries)
+    assert request_messages(history.fork().entries) == request_messages(history.entries)
 
 
 @pytest.mark.spec("T-11")
@@ -267,9 +267,9 @@ def test_files_of_a_result_are_not_copied_and_the_copy_says_so() -> None:
     history = History()
     history.user("Go")
     file = history.part(FilePart, mime="image/png", url="data:image/png;base64,aGk=")
-    part = history.call(replace(history.done("seen").state, attachments=(file,)))
+    part = history.call(replace(history.completed_call("seen").state, attachments=(file,)))
     history.step(replace(part, metadata={"google": "signed"}), finish="tool-calls")
-    (copy,) = [part for part in history.forked().entries[-1].parts if isinstance(part, ToolPart)]
+    (copy,) = [part for part in history.fork().entries[-1].parts if isinstance(part, ToolPart)]
     assert isinstance(copy.state, ToolCompleted)
     assert (copy.state.metadata, copy.state.attachments, copy.metadata) == ({}, None, None)
     assert (copy.call_id, copy.tool, copy.state.output, copy.state.title) == (
@@ -295,10 +295,10 @@ def test_a_call_that_is_under_way_is_closed_and_says_so(state: ToolState, was_sh
     history.user("Go")
     part = history.call(state, "deploy")
     history.step("I deploy.", part, finish="tool-calls")
-    fork = history.forked(shown=frozenset({part.id} if was_shown else ()))
+    fork = history.fork(shown=frozenset({part.id} if was_shown else ()))
     assert outputs(fork) == [UNDER_WAY]
     assert inputs(fork) == [{"a": "b"}]
-    assert not any(said.failed for said in told(fork.entries) if isinstance(said, ToolTurn))
+    assert not any(said.failed for said in request_messages(fork.entries) if isinstance(said, ToolTurn))
 
 
 @pytest.mark.spec("T-11")
@@ -306,15 +306,15 @@ def test_a_call_that_is_under_way_is_closed_and_says_so(state: ToolState, was_sh
 def test_a_result_that_came_late_is_told_once_and_where_it_came(result: Result) -> None:
     history = History()
     history.user("Go")
-    part = history.done("v2 is live", "deploy")
+    part = history.completed_call("v2 is live", "deploy")
     history.step(part, finish="tool-calls")
     history.step("I wait.")
     came = result_text(call(Settled(result, 9), call_id=part.call_id))
     history.user(history.text(came, synthetic=True))
-    fork = history.forked(shown=frozenset({part.id}))
+    fork = history.fork(shown=frozenset({part.id}))
     assert outputs(fork) == [pending_text(part.call_id, "deploy")]
     assert texts(fork)[-1] == came
-    assert told(fork.entries) == told(history.entries, shown=frozenset({part.id}))
+    assert request_messages(fork.entries) == request_messages(history.entries, shown=frozenset({part.id}))
 
 
 @pytest.mark.spec("T-11")
@@ -322,11 +322,11 @@ def test_a_result_that_came_late_is_told_once_and_where_it_came(result: Result) 
 def test_a_late_result_that_the_copy_does_not_hold_is_not_promised(synthetic: bool) -> None:
     history = History()
     history.user("Go")
-    part = history.done("v2 is live", "deploy")
+    part = history.completed_call("v2 is live", "deploy")
     history.step(part, finish="tool-calls")
     other = result_text(call(Settled(Completed("x"), 9), call_id="another" if synthetic else part.call_id))
     history.user(history.text(other, synthetic=synthetic))  # of another call, or in a person's words
-    fork = history.forked(shown=frozenset({part.id}))
+    fork = history.fork(shown=frozenset({part.id}))
     assert outputs(fork) == [UNDER_WAY]
     assert "v2 is live" not in str(fork)
 
@@ -365,9 +365,9 @@ def test_other_words_are_no_late_result(text: str) -> None:
 def test_an_output_that_was_cleared_stays_so() -> None:
     history = History()
     history.user("Go")
-    state = replace(history.done("long ago").state, time=replace(TIME, compacted=50))
+    state = replace(history.completed_call("long ago").state, time=replace(TIME, compacted=50))
     history.step(history.call(state), finish="tool-calls")
-    fork = history.forked()
+    fork = history.fork()
     assert outputs(fork) == [CLEARED]
     assert "long ago" not in str(fork)
 
@@ -377,8 +377,8 @@ def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> Non
     history = History()
     head = summarise_history(history, "Todos that are not done:\n- paint")
     history.user("Go on.")
-    fork = history.forked(head)
-    assert told(fork.entries) == [
+    fork = history.fork(head)
+    assert request_messages(fork.entries) == [
         UserTurn(f"Todos that are not done:\n- paint\n{SUMMARISED}"),
         ModelTurn((TextBlock("They build a shop."),)),
         UserTurn("Go on."),
@@ -395,7 +395,7 @@ def test_a_summary_without_a_note_is_told_too() -> None:
     history = History()
     head = summarise_history(history)
     history.step("On it.")
-    assert texts(history.forked(head)) == [SUMMARISED, "They build a shop.", "On it."]
+    assert texts(history.fork(head)) == [SUMMARISED, "They build a shop.", "On it."]
 
 
 @pytest.mark.spec("T-11")
@@ -406,14 +406,14 @@ def test_wishes_for_summaries_and_summaries_in_the_tail_are_left_out() -> None:
     history.summary_wish(history.text("note", synthetic=True))
     history.step("Nobody reads this.", summary=True)
     history.user("On.")
-    assert texts(history.forked()) == ["Go", "Yes", "On."]
+    assert texts(history.fork()) == ["Go", "Yes", "On."]
 
 
 @pytest.mark.spec("T-11")
 def test_the_preamble_says_what_the_copy_is_and_what_to_do_with_it() -> None:
     history = History()
     history.user("Go")
-    preamble = history.forked().preamble
+    preamble = history.fork().preamble
     assert preamble.startswith("You are a fork.")
     for words in (
         "your task is the one that follows",

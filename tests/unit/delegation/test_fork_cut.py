@@ -12,7 +12,15 @@ from asyncagents.domain.conversation.part import FilePart, PartTime, TextPart, T
 from asyncagents.domain.id import CallId
 from asyncagents.engine.model_input import SUMMARISED
 from asyncagents.llm.model import UserTurn
-from tests.support.domain.history import History, characters, inputs, outputs, summarise_history, texts, told
+from tests.support.domain.history import (
+    History,
+    characters,
+    inputs,
+    outputs,
+    request_messages,
+    summarise_history,
+    texts,
+)
 from tests.support.domain.state import call
 
 LONG = "abcdefghij" * 400
@@ -24,7 +32,7 @@ def with_results(*results: str, tool: str = "read") -> History:
     history = History()
     history.user("Go")
     for output in results:
-        history.step(history.done(output, tool), finish="tool-calls")
+        history.step(history.completed_call(output, tool), finish="tool-calls")
     return history
 
 
@@ -37,10 +45,14 @@ def test_a_result_is_cut_by_how_many_are_newer(newer: int, kept: int, together: 
     history = History()
     history.user("Go")
     if together:  # calls of one step
-        history.step(history.done(LONG), *(history.done("x") for _ in range(newer)), finish="tool-calls")
+        history.step(
+            history.completed_call(LONG),
+            *(history.completed_call("x") for _ in range(newer)),
+            finish="tool-calls",
+        )
     else:
         history = with_results(LONG, *["x"] * newer)
-    first = outputs(history.forked())[0]
+    first = outputs(history.fork())[0]
     left_out = f"\n[… {4_000 - kept:,} characters left out …]" if kept < 4_000 else ""
     assert first == LONG[:kept] + left_out
 
@@ -50,7 +62,7 @@ def test_a_result_is_cut_by_how_many_are_newer(newer: int, kept: int, together: 
 @pytest.mark.parametrize("over", [0, 1])
 def test_a_result_is_cut_if_it_is_one_character_too_long(newer: int, limit: int, over: int) -> None:
     text = "é" * (limit + over)
-    first = outputs(with_results(text, *["x"] * newer).forked())[0]
+    first = outputs(with_results(text, *["x"] * newer).fork())[0]
     assert first == (f"{'é' * limit}\n[… 1 characters left out …]" if over else text)
 
 
@@ -61,11 +73,11 @@ def test_of_shell_and_error_output_both_ends_are_kept(newer: int, kept: int, how
     history = History()
     history.user("Go")
     tool = "bash" if "shell" in how else "read"
-    long = history.failed(LONG, tool) if "error" in how else history.done(LONG, tool)
-    history.step(long, *(history.done("x") for _ in range(newer)), finish="tool-calls")
+    long = history.failed_call(LONG, tool) if "error" in how else history.completed_call(LONG, tool)
+    history.step(long, *(history.completed_call("x") for _ in range(newer)), finish="tool-calls")
     half = kept // 2
     mark = f"\n[… {4_000 - kept:,} characters left out …]\n"
-    assert outputs(history.forked())[0] == (LONG if kept == 4_000 else LONG[:half] + mark + LONG[-half:])
+    assert outputs(history.fork())[0] == (LONG if kept == 4_000 else LONG[:half] + mark + LONG[-half:])
 
 
 @pytest.mark.spec("T-11")
@@ -80,11 +92,11 @@ def test_of_an_odd_number_the_beginning_has_one_more() -> None:
 def test_inputs_are_cut_in_the_same_classes(newer: int, kept: int, over: int) -> None:
     history = History()
     history.user("Go")
-    history.step(history.done("x", content="é" * (kept + over)), finish="tool-calls")
+    history.step(history.completed_call("x", content="é" * (kept + over)), finish="tool-calls")
     for _ in range(newer):
-        history.step(history.done("x"), finish="tool-calls")
+        history.step(history.completed_call("x"), finish="tool-calls")
     expected = "é" * kept + ("\n[… 1 characters left out …]" if over else "")
-    assert inputs(history.forked())[0] == {"content": expected}
+    assert inputs(history.fork())[0] == {"content": expected}
 
 
 @pytest.mark.spec("T-11")
@@ -98,9 +110,9 @@ def test_every_text_in_an_input_is_cut_and_its_shape_stays() -> None:
         "none": None,
         "rate": 0.5,
     }
-    history.step(history.done("x", **given), finish="tool-calls")
+    history.step(history.completed_call("x", **given), finish="tool-calls")
     short = cut(LONG, 500)
-    assert inputs(history.forked()) == [{**given, "edits": [{"old": short, "new": "b"}, [short]]}]
+    assert inputs(history.fork()) == [{**given, "edits": [{"old": short, "new": "b"}, [short]]}]
 
 
 @pytest.mark.spec("T-11")
@@ -110,8 +122,8 @@ def test_an_input_that_is_very_deep_is_cut_short() -> None:
         given = {"a": [given]}
     history = History()
     history.user("Go")
-    history.step(history.done("x", **given), finish="tool-calls")
-    (copy,) = inputs(history.forked())
+    history.step(history.completed_call("x", **given), finish="tool-calls")
+    (copy,) = inputs(history.fork())
     assert "bottom" not in str(copy)
     assert "left out" in str(copy)
 
@@ -131,13 +143,13 @@ def test_a_result_that_came_late_is_cut_where_it_came(
 ) -> None:
     history = History()
     history.user("Go")
-    part = history.done("told later", tool)
+    part = history.completed_call("told later", tool)
     history.step(part, finish="tool-calls")
     came = late(part, result)
     history.user(history.text(came, synthetic=True))
     for _ in range(newer):
-        history.step(history.done("x"), finish="tool-calls")
-    fork = history.forked(shown=frozenset({part.id}))
+        history.step(history.completed_call("x"), finish="tool-calls")
+    fork = history.fork(shown=frozenset({part.id}))
     ends = tool == "bash" or isinstance(result, Failed)
     assert outputs(fork)[0] == pending_text(part.call_id, tool)
     assert texts(fork)[1] == came.removesuffix(LONG) + cut(LONG, kept, ends=ends)
@@ -147,10 +159,10 @@ def test_a_result_that_came_late_is_cut_where_it_came(
 def test_what_stands_for_a_result_takes_no_place_among_the_newest() -> None:
     history = History()
     history.user("Go")
-    history.step(history.done(LONG), finish="tool-calls")
+    history.step(history.completed_call(LONG), finish="tool-calls")
     waiting = ToolWaiting(input={}, pending_id=CallId("tool_1"), time=PartTime(start=1))
     history.step(*(history.call(waiting, "job") for _ in range(30)), finish="tool-calls")
-    assert outputs(history.forked()) == [LONG, *[UNDER_WAY] * 30]
+    assert outputs(history.fork()) == [LONG, *[UNDER_WAY] * 30]
 
 
 def said(*lengths: int) -> History:
@@ -182,11 +194,11 @@ def first_letters(fork: ForkedHistory) -> str:
 )
 def test_the_oldest_messages_go_until_it_is_not_too_much(lengths: tuple[int, ...], kept: str) -> None:
     history = said(*lengths)
-    fork = history.forked()
+    fork = history.fork()
     assert first_letters(fork) == kept
     gone = len(lengths) - len(kept)
     assert ("left out, the oldest" in fork.preamble) == bool(gone)
-    assert told(fork.entries) == told(history.entries[gone:])
+    assert request_messages(fork.entries) == request_messages(history.entries[gone:])
 
 
 @pytest.mark.spec("T-11")
@@ -195,17 +207,19 @@ def test_results_and_inputs_are_counted_as_they_are_told() -> None:
     history.user("a" * 99_000)
     history.user("b" * 50_000)
     given = {"content": "c" * 500}
-    history.step(history.done("d" * (51_000 - len('{"content":""}') - 500), **given), finish="tool-calls")
-    assert first_letters(history.forked()) == "ab"
+    history.step(
+        history.completed_call("d" * (51_000 - len('{"content":""}') - 500), **given), finish="tool-calls"
+    )
+    assert first_letters(history.fork()) == "ab"
     history.user("e")
-    assert first_letters(history.forked()) == "be"
+    assert first_letters(history.fork()) == "be"
 
 
 @pytest.mark.spec("T-11")
 def test_a_copy_that_lost_its_prompt_begins_with_a_word_of_ours() -> None:
     history = said(150_000)
     history.step("b" * 100_000)
-    fork = history.forked()
+    fork = history.fork()
     assert texts(fork) == [OPENING, "b" * 100_000]
     assert "1 message left out, the oldest." in fork.preamble
 
@@ -214,9 +228,9 @@ def test_a_copy_that_lost_its_prompt_begins_with_a_word_of_ours() -> None:
 def test_a_result_goes_with_its_call() -> None:
     history = History()
     history.user("Go")
-    history.step(history.done("r" * 90_000), finish="tool-calls")
+    history.step(history.completed_call("r" * 90_000), finish="tool-calls")
     history.user("b" * 199_999)
-    assert told(history.forked().entries) == [UserTurn("b" * 199_999)]
+    assert request_messages(history.fork().entries) == [UserTurn("b" * 199_999)]
 
 
 @pytest.mark.spec("T-11")
@@ -225,38 +239,40 @@ def test_an_image_takes_as_much_as_its_frame() -> None:
     url = "data:image/png;base64," + "a" * 300_000
     history.user("See", history.part(FilePart, mime="image/png", url=url))
     history.user("b" * 190_000)
-    assert len(history.forked().entries) == 2
+    assert len(history.fork().entries) == 2
     history.user("c" * 10_000)
-    assert first_letters(history.forked()) == "bc"
+    assert first_letters(history.fork()) == "bc"
 
 
 @pytest.mark.spec("T-11")
 def test_if_the_newest_message_alone_is_too_long_its_results_share_the_room() -> None:
     history = History()
     history.user("Go")
-    history.step("I read.", *(history.done(letter * 50_000) for letter in "vwxyz"), finish="tool-calls")
-    fork = history.forked()
+    history.step(
+        "I read.", *(history.completed_call(letter * 50_000) for letter in "vwxyz"), finish="tool-calls"
+    )
+    fork = history.fork()
     assert texts(fork) == [OPENING, "I read."]
     assert [output[0] + output[-1] for output in outputs(fork)] == ["vv", "ww", "xx", "yy", "zz"]
     assert all(output.count("characters left out") == 1 for output in outputs(fork))
-    assert 150_000 < characters(told(fork.entries)) <= 200_000 + len(OPENING)
+    assert 150_000 < characters(request_messages(fork.entries)) <= 200_000 + len(OPENING)
     assert "5 tool results shortened; 1 message left out, the oldest." in fork.preamble
 
 
 @pytest.mark.spec("T-11")
 def test_one_prompt_that_is_too_long_keeps_both_ends() -> None:
     history = said(200_001)
-    (text,) = texts(history.forked())
+    (text,) = texts(history.fork())
     assert (text[0], text[-1], text.count("left out")) == ("a", "a", 1)
     assert 199_000 < len(text) <= 200_000
-    assert "1 long text shortened" in history.forked().preamble
+    assert "1 long text shortened" in history.fork().preamble
 
 
 @pytest.mark.spec("T-11")
 def test_a_message_that_cannot_be_cut_goes_however_new_it_is() -> None:
     history = said(10)
-    history.step(history.done("x", many=["a" * 9] * 30_000), finish="tool-calls")
-    assert history.forked().entries == ()
+    history.step(history.completed_call("x", many=["a" * 9] * 30_000), finish="tool-calls")
+    assert history.fork().entries == ()
 
 
 @pytest.mark.spec("T-11")
@@ -265,7 +281,7 @@ def test_a_summary_stays_when_old_messages_go() -> None:
     head = summarise_history(history, "note")
     history.user("a" * 150_000)
     history.user("b" * 150_000)
-    assert texts(history.forked(head)) == [f"note\n{SUMMARISED}", "They build a shop.", "b" * 150_000]
+    assert texts(history.fork(head)) == [f"note\n{SUMMARISED}", "They build a shop.", "b" * 150_000]
 
 
 @pytest.mark.spec("T-11")
@@ -275,7 +291,7 @@ def test_a_long_summary_is_cut_before_any_message_goes(over: int) -> None:
     head = summarise_history(history, words="s" * 60_000)
     history.user("a" * 70_000)
     history.user("b" * (70_000 - len(SUMMARISED) + over))
-    fork = history.forked(head)
+    fork = history.fork(head)
     assert first_letters(fork) == f"{SUMMARISED[0]}sab"
     assert len(texts(fork)[1]) <= 25_000 if over else texts(fork)[1] == "s" * 60_000
     assert ("1 long text shortened" in fork.preamble) == bool(over)
@@ -287,7 +303,7 @@ def test_room_that_a_summary_takes_is_not_given_twice() -> None:
     head = summarise_history(history)
     history.user("a" * 100_000)
     history.user("b" * 100_000)
-    assert texts(history.forked(head))[2:] == ["b" * 100_000]
+    assert texts(history.fork(head))[2:] == ["b" * 100_000]
 
 
 @pytest.mark.spec("T-11")
@@ -295,7 +311,7 @@ def test_a_very_long_summary_leaves_room_for_the_newest() -> None:
     history = History()
     head = summarise_history(history, "n" * 90_000, words="s" * 400_000)
     history.user("a" * 140_000)
-    fork = history.forked(head)
+    fork = history.fork(head)
     note, summary, newest = texts(fork)
     assert (len(note) + len(summary) <= 50_000, newest) == (True, "a" * 140_000)
     assert note.endswith(SUMMARISED)
@@ -306,13 +322,13 @@ def test_a_very_long_summary_leaves_room_for_the_newest() -> None:
 def test_the_preamble_counts_what_was_cut() -> None:
     history = History()
     history.user("Go")
-    history.step(history.done(LONG, content=LONG), finish="tool-calls")
+    history.step(history.completed_call(LONG, content=LONG), finish="tool-calls")
     for _ in range(6):
-        history.step(history.done(LONG), finish="tool-calls")
-    preamble = history.forked().preamble
+        history.step(history.completed_call(LONG), finish="tool-calls")
+    preamble = history.fork().preamble
     assert "Cut from it: 2 tool results shortened; 1 tool input shortened. Where" in preamble
     history.user("b" * 200_000)
-    assert "Cut from it: 8 messages left out, the oldest ones. Where" in history.forked().preamble
+    assert "Cut from it: 8 messages left out, the oldest ones. Where" in history.fork().preamble
 
 
 @pytest.mark.spec("T-11")
@@ -320,11 +336,11 @@ def test_texts_of_people_and_models_are_never_cut_for_their_age() -> None:
     history = History()
     history.user(history.text(LONG), history.text(LONG, synthetic=True))
     history.step(LONG)
-    history.step(*(history.done("x") for _ in range(20)), finish="tool-calls")
-    assert texts(history.forked()) == [f"{LONG}\n{LONG}", LONG]
+    history.step(*(history.completed_call("x") for _ in range(20)), finish="tool-calls")
+    assert texts(history.fork()) == [f"{LONG}\n{LONG}", LONG]
     assert all(
         part.text == LONG
-        for entry in history.forked().entries
+        for entry in history.fork().entries
         for part in entry.parts
         if isinstance(part, TextPart)
     )

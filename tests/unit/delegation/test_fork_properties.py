@@ -41,7 +41,7 @@ from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolCa
 from asyncagents.llm.openai import request as openai_body
 from asyncagents.testing.provider_check import anthropic_refusal, openai_refusal
 from tests.simulation.stage import unanswered
-from tests.support.domain.history import CHILD, SPENT, TIME, History, summarise_history, told
+from tests.support.domain.history import CHILD, SPENT, TIME, History, request_messages, summarise_history
 from tests.support.domain.state import call
 
 MODEL = ModelRef(provider_id="acme", model_id="sage-1")
@@ -60,7 +60,7 @@ class Parent(Struct, frozen=True):
 
     @property
     def fork(self) -> ForkedHistory:
-        return self.history.forked(self.head, self.shown)
+        return self.history.fork(self.head, self.shown)
 
 
 class Author:
@@ -193,7 +193,7 @@ def test_a_fork_stays_within_its_limit(seed: int) -> None:
     parent = written(seed)
     fork = parent.fork
     event(f"messages left out: {'left out, the oldest' in fork.preamble}")
-    assert length(told(fork.entries)) <= 200_000 + len(OPENING)
+    assert length(request_messages(fork.entries)) <= 200_000 + len(OPENING)
 
 
 @pytest.mark.spec("T-11")
@@ -201,7 +201,7 @@ def test_a_fork_stays_within_its_limit(seed: int) -> None:
 @settings(max_examples=80, deadline=None)
 def test_a_fork_begins_with_a_user_and_every_call_has_one_result(seed: int) -> None:
     parent = written(seed)
-    messages = told(parent.fork.entries)
+    messages = request_messages(parent.fork.entries)
     assert not messages or isinstance(messages[0], UserTurn)
     assert unanswered(messages) == ""
 
@@ -212,10 +212,10 @@ def test_a_fork_begins_with_a_user_and_every_call_has_one_result(seed: int) -> N
 def test_a_fork_is_the_newest_of_its_parent_in_order(seed: int) -> None:
     parent = written(seed)
     fork = parent.fork
-    numbers = marks(told(fork.entries))
+    numbers = marks(request_messages(fork.entries))
     assert numbers == sorted(numbers)
     body = {number for number in numbers if number}  # a summary has none
-    read = marks(told(parent.history.entries, shown=parent.shown))
+    read = marks(request_messages(parent.history.entries, shown=parent.shown))
     assert body == {number for number in read if number >= min(body, default=10**9)}
     if "left out, the oldest" not in fork.preamble:
         assert body == {*read}
@@ -253,7 +253,7 @@ def test_a_fork_has_names_of_its_own_and_nothing_open(seed: int) -> None:
 @settings(max_examples=80, deadline=None)
 def test_a_result_is_promised_if_and_only_if_it_is_told_later(seed: int) -> None:
     parent = written(seed)
-    messages = told(parent.fork.entries)
+    messages = request_messages(parent.fork.entries)
     for place, said in enumerate(messages):
         if isinstance(said, ToolTurn) and "still pending" in said.output:
             news = f"The pending call {said.call_id} ({said.tool}) has "
@@ -268,9 +268,9 @@ def test_a_result_is_promised_if_and_only_if_it_is_told_later(seed: int) -> None
 def test_a_small_history_is_copied_as_it_is(seed: int) -> None:
     parent = written(seed, SMALL, all_closed=True)
     fork = parent.fork
-    assert told(fork.entries) == told(parent.history.entries)
+    assert request_messages(fork.entries) == request_messages(parent.history.entries)
     assert "Nothing was cut" in fork.preamble
-    read = [entry for entry in parent.history.entries if told([entry])]
+    read = [entry for entry in parent.history.entries if request_messages([entry])]
     for copy, entry in zip(fork.entries, read, strict=True):
         same: dict[str, Any] = {"id": copy.info.id, "session_id": CHILD}
         if isinstance(copy.info, AssistantMessage):
@@ -285,7 +285,7 @@ def test_a_small_history_is_copied_as_it_is(seed: int) -> None:
 def test_a_fork_can_be_sent_to_every_provider(seed: int) -> None:
     parent = written(seed)
     fork = parent.fork
-    messages = (*told(fork.entries), UserTurn(fork.preamble), UserTurn("Do it."))
+    messages = (*request_messages(fork.entries), UserTurn(fork.preamble), UserTurn("Do it."))
     request = ChatRequest(model=MODEL, messages=messages)
     headers = {"anthropic-version": "2023-06-01"}
     assert openai_refusal(openai_body.write_body(ENDPOINT, request), {}) is None

@@ -11,7 +11,7 @@ from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.task import FollowUp, Progress, Task, TaskError, Totals
 from asyncagents.domain.task.view import background_task
-from tests.support.domain.state import ACCOUNT, NOW, a_task, ended
+from tests.support.domain.state import ACCOUNT, NOW, build_task, ended_task
 
 SPENT = Tokens(input=7, output=1, reasoning=0, cache=CacheTokens(read=0, write=0))
 PROGRESS = Progress(
@@ -47,13 +47,13 @@ def wire(task: Task, progress: Progress | None = None) -> Any:
 
 @pytest.mark.spec("T-16", "T-17")
 def test_a_task_that_has_just_begun_has_only_what_is_known() -> None:
-    assert wire(a_task()) == ALWAYS
+    assert wire(build_task()) == ALWAYS
 
 
 @pytest.mark.spec("T-06", "T-16")
 def test_a_live_task_has_its_progress_and_the_follow_up_that_waits() -> None:
     follow = FollowUp(MessageId("msg_9"), "and then?", NOW)
-    assert wire(a_task(follow=follow), PROGRESS) == ALWAYS | {
+    assert wire(build_task(follow=follow), PROGRESS) == ALWAYS | {
         "pendingResume": {"prompt": "and then?", "queuedAt": "2025-11-16T09:20:00.000Z"},
         "progress": {
             "startedAt": "2025-11-16T09:18:55.000Z",
@@ -71,7 +71,7 @@ def test_a_live_task_has_its_progress_and_the_follow_up_that_waits() -> None:
 
 @pytest.mark.spec("T-16")
 def test_an_ended_task_has_its_end_and_what_it_came_to() -> None:
-    task = ended(
+    task = ended_task(
         status="error",
         error=TaskError("APIError", "down"),
         ended_by="deadline",
@@ -103,19 +103,19 @@ def test_an_ended_task_has_its_end_and_what_it_came_to() -> None:
 
 @pytest.mark.spec("T-16")
 def test_a_silent_end_is_an_empty_result_and_nothing_is_counted_that_was_not() -> None:
-    told = wire(ended(result="", account=None))
+    told = wire(ended_task(result="", account=None))
     assert told["result"] == ""
     assert "progress" not in told
-    assert "phase" not in wire(ended(account=replace(ACCOUNT, by_name={})))["progress"]
+    assert "phase" not in wire(ended_task(account=replace(ACCOUNT, by_name={})))["progress"]
 
 
 @pytest.mark.spec("Z-03")
 def test_a_task_that_its_parent_waits_for_is_of_the_kind_sync() -> None:
-    assert wire(a_task(background=False))["kind"] == "sync"
+    assert wire(build_task(background=False))["kind"] == "sync"
 
 
 def test_a_task_whose_session_was_deleted_is_marked_as_gone() -> None:
-    assert wire(ended(gone=True))["gone"] is True
+    assert wire(ended_task(gone=True))["gone"] is True
 
 
 EARLIER = Totals(tool_calls=4, by_name={"read": 4}, tokens=SPENT, cost=0.5, ms=5_000)
@@ -123,7 +123,7 @@ EARLIER = Totals(tool_calls=4, by_name={"read": 4}, tokens=SPENT, cost=0.5, ms=5
 
 @pytest.mark.spec("Z-05")
 def test_sums_over_all_runs_stand_apart_from_the_latest_run() -> None:
-    over = wire(ended(run=1, earlier=EARLIER))
+    over = wire(ended_task(run=1, earlier=EARLIER))
     assert (over["progress"]["toolCalls"], over["progress"]["duration"]) == (3, 65_000)
     assert over["totals"] == {
         "runs": 2,
@@ -133,7 +133,7 @@ def test_sums_over_all_runs_stand_apart_from_the_latest_run() -> None:
         "cost": 0.5125,
         "duration": 70_000,
     }
-    live = wire(a_task(status="resumed", run=1, earlier=EARLIER, account=ACCOUNT), PROGRESS)
+    live = wire(build_task(status="resumed", run=1, earlier=EARLIER, account=ACCOUNT), PROGRESS)
     assert live["progress"]["toolCalls"] == 2
     assert (live["totals"]["runs"], live["totals"]["toolCalls"]) == (2, 6)
     assert "duration" not in live["totals"]
@@ -141,7 +141,7 @@ def test_sums_over_all_runs_stand_apart_from_the_latest_run() -> None:
 
 @pytest.mark.spec("Z-05")
 def test_of_what_an_older_program_summed_only_the_sums_are_told() -> None:
-    mixed = wire(ended(run=2))
+    mixed = wire(ended_task(run=2))
     assert "progress" not in mixed
     assert (mixed["totals"]["runs"], mixed["totals"]["toolCalls"]) == (3, 3)
     assert "duration" not in mixed["totals"]

@@ -34,7 +34,7 @@ from asyncagents.domain.conversation.part import (
 )
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
-from tests.support.domain.state import call, waiting
+from tests.support.domain.state import call, open_state
 from tests.support.domain.strategy import nouns
 
 GIVEN = {"env": "prod"}
@@ -52,20 +52,22 @@ WATCH = WaitFor(SessionId("ses_1"), "asyncagents_output")
             id="running",
         ),
         pytest.param(
-            call(waiting("ask")), ToolRunning(input=GIVEN, time=PartTime(start=100)), id="asks, not started"
+            call(open_state("ask")),
+            ToolRunning(input=GIVEN, time=PartTime(start=100)),
+            id="asks, not started",
         ),
         pytest.param(
-            call(waiting("question"), started=120),
+            call(open_state("question"), started=120),
             ToolRunning(input=GIVEN, time=PartTime(start=120)),
             id="a question",
         ),
         pytest.param(
-            call(waiting("async", note="queued"), started=120),
+            call(open_state("async", note="queued"), started=120),
             ToolWaiting(input=GIVEN, pending_id=call().id, output="queued", time=PartTime(start=120)),
             id="async with a note",
         ),
         pytest.param(
-            call(waiting("wait"), started=120),
+            call(open_state("wait"), started=120),
             ToolWaiting(input=GIVEN, pending_id=call().id, time=PartTime(start=120)),
             id="a wait without a note",
         ),
@@ -112,7 +114,7 @@ def test_every_call_can_be_kept_and_shown(row: Call) -> None:
 
 
 def test_a_waiting_call_reads_on_the_wire_as_clients_expect() -> None:
-    part = render(call(waiting("async", note="queued"), started=120))
+    part = render(call(open_state("async", note="queued"), started=120))
     assert msgspec.json.decode(encode(part))["state"] == {
         "status": "waiting_async",
         "input": GIVEN,
@@ -127,10 +129,10 @@ def test_a_waiting_call_reads_on_the_wire_as_clients_expect() -> None:
     [
         (Requested(), False, False, False),
         (Running(1), False, False, False),
-        (waiting("ask"), True, True, False),
-        (waiting("question"), True, True, False),
-        (waiting("async"), True, False, False),
-        (waiting("wait"), True, False, False),
+        (open_state("ask"), True, True, False),
+        (open_state("question"), True, True, False),
+        (open_state("async"), True, False, False),
+        (open_state("wait"), True, False, False),
         (Settled(Completed("ok"), 1), False, False, True),
     ],
 )
@@ -167,18 +169,18 @@ def test_a_call_without_a_result_has_no_result_text(state: CallState) -> None:
 @pytest.mark.parametrize(
     ("state", "holds"),
     [
-        pytest.param(waiting("ask"), True, id="an ask"),
-        pytest.param(waiting("question"), True, id="a question"),
-        pytest.param(waiting("async"), False, id="an async tool"),
-        pytest.param(waiting("task"), True, id="a task that works"),
-        pytest.param(replace(waiting("task"), child_waits=True), False, id="a task that waits outside"),
-        pytest.param(replace(waiting("wait"), watch=WATCH), True, id="a wait for a task that works"),
+        pytest.param(open_state("ask"), True, id="an ask"),
+        pytest.param(open_state("question"), True, id="a question"),
+        pytest.param(open_state("async"), False, id="an async tool"),
+        pytest.param(open_state("task"), True, id="a task that works"),
+        pytest.param(replace(open_state("task"), child_waits=True), False, id="a task that waits outside"),
+        pytest.param(replace(open_state("wait"), watch=WATCH), True, id="a wait for a task that works"),
         pytest.param(
-            replace(waiting("wait"), watch=WATCH, child_waits=True), False, id="a wait for one that waits"
+            replace(open_state("wait"), watch=WATCH, child_waits=True), False, id="a wait for one that waits"
         ),
-        pytest.param(waiting("wait", due=50 + LONG_WAIT_MS - 1), True, id="a short timer"),
-        pytest.param(waiting("wait", due=50 + LONG_WAIT_MS), False, id="a timer of a minute"),
-        pytest.param(waiting("wait"), False, id="a wait without an end"),
+        pytest.param(open_state("wait", due=50 + LONG_WAIT_MS - 1), True, id="a short timer"),
+        pytest.param(open_state("wait", due=50 + LONG_WAIT_MS), False, id="a timer of a minute"),
+        pytest.param(open_state("wait"), False, id="a wait without an end"),
         pytest.param(Running(3), False, id="one that runs"),
         pytest.param(Settled(Completed("ok"), 60), False, id="one that has its result"),
     ],

@@ -26,7 +26,7 @@ from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.status import Idle, Status
 from asyncagents.domain.event import parse_frame
 from asyncagents.domain.shape import encode
-from tests.support.domain.recorded_body import CONVERSATIONS, recorded
+from tests.support.domain.recorded_body import CONVERSATIONS, read_body
 from tests.support.domain.strategy import json_values, nouns
 
 ASSISTANT = next(e["info"] for e in CONVERSATIONS if e["info"]["role"] == "assistant")
@@ -39,10 +39,10 @@ READERS: list[Callable[[bytes], object]] = [
     lambda raw: overlay(raw, Idle()),
 ]
 VALID = [
-    *map(encode, recorded("sessions")[:2]),
-    *map(encode, recorded("parts")),
-    *map(encode, recorded("statuses")),
-    *map(encode, recorded("events").values()),
+    *map(encode, read_body("sessions")[:2]),
+    *map(encode, read_body("parts")),
+    *map(encode, read_body("statuses")),
+    *map(encode, read_body("events").values()),
     encode(ASSISTANT),
 ]
 
@@ -99,7 +99,7 @@ def test_a_part_of_an_unknown_type_keeps_its_bytes(fields: dict[str, Any], inden
 
 
 def test_a_tool_call_in_an_unknown_state_is_kept() -> None:
-    tool = next(part for part in recorded("parts") if part["type"] == "tool")
+    tool = next(part for part in read_body("parts") if part["type"] == "tool")
     raw = encode(tool | {"state": {"status": "dreaming"}})
     part = decode_part(raw)
     assert isinstance(part, UnknownPart)

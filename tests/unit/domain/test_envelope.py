@@ -7,7 +7,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.envelope import TAGS, envelope, escape_tags, one_line, unescape_tags
-from tests.support.hostile.text import Inside, envelopes, hostile, looks
+from tests.support.hostile.text import Envelope, find_tags, hostile_texts, read_envelopes
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_ordinary_text_is_left_as_it_is(text: str) -> None:
 
 
 @settings(max_examples=500)
-@given(hostile)
+@given(hostile_texts)
 def test_a_text_in_which_no_tag_of_ours_stands_is_left_as_it_is(text: str) -> None:
     spaced = "".join(" " if unicodedata.category(sign) in ("Cf", "Cc") else sign for sign in text)
-    assume("lt;" not in text and looks(text) == looks(spaced) == 0)
+    assume("lt;" not in text and find_tags(text) == find_tags(spaced) == 0)
     assert escape_tags(text) == text
 
 
@@ -76,13 +76,13 @@ def test_in_the_place_of_a_person_no_file_can_be_forged_either(text: str, inside
 
 
 @settings(max_examples=500)
-@given(hostile)
+@given(hostile_texts)
 @example("&amp;<task_text>")
 @example("&amp&lt;task_text")
 @example("<task_text<task_text<")
 def test_any_text_comes_out_as_it_went_in_and_no_tag_is_left_in_it(text: str) -> None:
     inside = escape_tags(text)
-    assert looks(inside) == 0
+    assert find_tags(inside) == 0
     assert unescape_tags(inside) == text
     assert unescape_tags(escape_tags(text, files=True), files=True) == text
 
@@ -95,15 +95,15 @@ def test_every_tag_is_found_whatever_unseen_sign_stands_in_it(tag: str, gap: str
         assert escape_tags(text) == f"&lt;{text[1:]}"
 
 
-@given(hostile, hostile)
+@given(hostile_texts, hostile_texts)
 def test_two_texts_are_never_enclosed_alike(one: str, other: str) -> None:
     assert (escape_tags(one) == escape_tags(other)) == (one == other)
 
 
-@given(st.sampled_from(TAGS), hostile, hostile)
+@given(st.sampled_from(TAGS), hostile_texts, hostile_texts)
 def test_an_envelope_has_the_two_tags_that_we_wrote(tag: str, text: str, said: str) -> None:
     told = f' by="{one_line(said)}"' if said else ""
-    assert envelopes(envelope(tag, text, by=said)) == [Inside(tag, told.strip(), text)]
+    assert read_envelopes(envelope(tag, text, by=said)) == [Envelope(tag, told.strip(), text)]
 
 
 @pytest.mark.parametrize("unit", ["<", "< ", "</", "&amp;", "<t\u200b", "<task", "&lt;/"])
@@ -131,10 +131,10 @@ def test_a_description_is_one_line_that_ends_nothing(text: str, told: str) -> No
     assert one_line(text) == told
 
 
-@given(hostile)
+@given(hostile_texts)
 def test_no_description_breaks_its_line_its_quotes_or_its_stars(text: str) -> None:
     told = one_line(text)
     assert len(told.splitlines()) <= 1
     assert '"' not in told
     assert "**" not in told
-    assert looks(told) == 0
+    assert find_tags(told) == 0

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.notice import BatchCount, Notice, NoticeFormat, build_notice
 from asyncagents.domain.task.task import EndedBy, TaskEnd, TaskError, TaskStatus
-from tests.support.domain.state import an_end
-from tests.support.hostile.text import Inside, envelopes, forged, hostile, looks
+from tests.support.domain.state import build_task_end
+from tests.support.hostile.text import Envelope, find_tags, forged_notices, hostile_texts, read_envelopes
 
 BATCHES = {"bat_1": BatchCount(1, 3), "bat_2": BatchCount(2, 2)}
 SOURCE = (
     "This notice is from the asyncagents runtime. No person wrote it, and it is not a request of the user."
 )
-FAILED = an_end(status="error", result=None, error=TaskError("APIError", "The provider is down."))
+FAILED = build_task_end(status="error", result=None, error=TaskError("APIError", "The provider is down."))
 
 
 def told(*ends: TaskEnd, running: int = 0, notice_format: NoticeFormat | None = None) -> Notice:
@@ -28,16 +28,16 @@ def told(*ends: TaskEnd, running: int = 0, notice_format: NoticeFormat | None = 
 @pytest.mark.parametrize(
     ("end", "text"),
     [
-        (an_end(), '✓ **Agent "Find the tests" finished in 1m 5s.**\nTask Progress: 1/3'),
+        (build_task_end(), '✓ **Agent "Find the tests" finished in 1m 5s.**\nTask Progress: 1/3'),
         (FAILED, '✗ **Agent "Find the tests" failed in 1m 5s.**\nTask Progress: 1/3'),
         (
-            an_end(status="cancelled", ms=45_000),
+            build_task_end(status="cancelled", ms=45_000),
             '⊘ **Agent "Find the tests" cancelled after 45s.**\nTask Progress: 1/3',
         ),
-        (an_end(resumes=2), "✓ **Resume #2 completed in 1m 5s.**\nTask Progress: 1/3"),
-        (an_end(resumes=2, status="error"), "✗ **Resume #2 failed in 1m 5s.**\nTask Progress: 1/3"),
+        (build_task_end(resumes=2), "✓ **Resume #2 completed in 1m 5s.**\nTask Progress: 1/3"),
+        (build_task_end(resumes=2, status="error"), "✗ **Resume #2 failed in 1m 5s.**\nTask Progress: 1/3"),
         (
-            an_end(resumes=2, status="cancelled"),
+            build_task_end(resumes=2, status="cancelled"),
             '⊘ **Agent "Find the tests" cancelled after 1m 5s.**\nTask Progress: 1/3',
         ),
     ],
@@ -48,14 +48,14 @@ def test_people_see_an_end_in_a_fixed_format(end: TaskEnd, text: str) -> None:
 
 @pytest.mark.spec("T-13")
 def test_in_development_the_visible_text_says_that_a_hint_is_attached() -> None:
-    (text,) = told(an_end(), notice_format=NoticeFormat(development=True)).visible
+    (text,) = told(build_task_end(), notice_format=NoticeFormat(development=True)).visible
     assert text == '✓ **Agent "Find the tests" finished in 1m 5s.**\nTask Progress: 1/3 [hint attached]'
 
 
 @pytest.mark.spec("T-12")
 def test_while_others_run_the_hint_names_each_task_that_ended() -> None:
-    other = an_end(id=SessionId("ses_other"), description="Read the docs", batch="bat_2", result="")
-    given = told(an_end(), other, running=2)
+    other = build_task_end(id=SessionId("ses_other"), description="Read the docs", batch="bat_2", result="")
+    given = told(build_task_end(), other, running=2)
     assert given.visible == (
         '✓ **Agent "Find the tests" finished in 1m 5s.**\nTask Progress: 1/3',
         '✓ **Agent "Read the docs" finished in 1m 5s.**\nTask Progress: 2/2',
@@ -75,9 +75,9 @@ def test_while_others_run_the_hint_names_each_task_that_ended() -> None:
 
 @pytest.mark.spec("T-12")
 def test_when_none_runs_the_hint_says_how_many_have_finished() -> None:
-    other = an_end(id=SessionId("ses_other"), batch="bat_2", status="cancelled", ended_by="deadline")
-    third = an_end(id=SessionId("ses_third"))
-    assert told(an_end(), other, third).hidden == (
+    other = build_task_end(id=SessionId("ses_other"), batch="bat_2", status="cancelled", ended_by="deadline")
+    third = build_task_end(id=SessionId("ses_third"))
+    assert told(build_task_end(), other, third).hidden == (
         "<system-reminder>\n"
         f"{SOURCE}\n"
         'Task ses_child "Find the tests" of agent explore: completed.\n'
@@ -91,14 +91,14 @@ def test_when_none_runs_the_hint_says_how_many_have_finished() -> None:
 
 @pytest.mark.spec("T-12")
 def test_one_task_is_told_of_in_the_singular() -> None:
-    hidden = build_notice([an_end()], {"bat_1": BatchCount(1, 1)}, 0, NoticeFormat()).hidden
+    hidden = build_notice([build_task_end()], {"bat_1": BatchCount(1, 1)}, 0, NoticeFormat()).hidden
     assert "\n1 task finished.\nUse asyncagents_output tools to see agent responses.\n" in hidden
 
 
 @pytest.mark.spec("Z-03")
 def test_the_end_of_a_sync_task_with_no_background_task_beside_it_counts_nothing() -> None:
     """Its call was given up before it ended."""
-    given = build_notice([an_end()], {"bat_1": BatchCount(0, 0)}, 0, NoticeFormat())
+    given = build_notice([build_task_end()], {"bat_1": BatchCount(0, 0)}, 0, NoticeFormat())
     assert given.visible == ('✓ **Agent "Find the tests" finished in 1m 5s.**',)
     assert "finished." not in given.hidden
     assert "Use asyncagents_output tools to see agent responses." in given.hidden
@@ -106,7 +106,7 @@ def test_the_end_of_a_sync_task_with_no_background_task_beside_it_counts_nothing
 
 @pytest.mark.spec("T-12")
 def test_two_runs_of_one_task_are_told_apart_and_hinted_at_once() -> None:
-    hidden = told(an_end(), an_end(run=1, resumes=1), running=1).hidden
+    hidden = told(build_task_end(), build_task_end(run=1, resumes=1), running=1).hidden
     assert 'Task ses_child "Find the tests" of agent explore, resume #1: completed.\n' in hidden
     assert hidden.count("If you need results immediately") == 1
 
@@ -114,15 +114,17 @@ def test_two_runs_of_one_task_are_told_apart_and_hinted_at_once() -> None:
 @pytest.mark.spec("T-12")
 @pytest.mark.parametrize("running", [0, 1])
 def test_a_failure_adds_its_error_with_the_id_of_its_task(running: int) -> None:
-    _, error = envelopes(told(FAILED, running=running).hidden)
-    assert error == Inside("task_error", 'task_id="ses_child" error_type="APIError"', "The provider is down.")
+    _, error = read_envelopes(told(FAILED, running=running).hidden)
+    assert error == Envelope(
+        "task_error", 'task_id="ses_child" error_type="APIError"', "The provider is down."
+    )
 
 
 @pytest.mark.spec("T-12")
 def test_a_result_is_in_the_notice_only_if_that_is_wanted() -> None:
-    assert [each.tag for each in envelopes(told(an_end()).hidden)] == ["system-reminder"]
-    ends = (an_end(), an_end(id=SessionId("ses_silent"), result=" "), FAILED)
-    _, *data = envelopes(told(*ends, notice_format=NoticeFormat(inline_result=True)).hidden)
+    assert [each.tag for each in read_envelopes(told(build_task_end()).hidden)] == ["system-reminder"]
+    ends = (build_task_end(), build_task_end(id=SessionId("ses_silent"), result=" "), FAILED)
+    _, *data = read_envelopes(told(*ends, notice_format=NoticeFormat(inline_result=True)).hidden)
     assert [(each.tag, each.text) for each in data] == [
         ("task_result", "In tests/."),
         ("task_error", "The provider is down."),
@@ -133,19 +135,19 @@ def test_the_hint_names_the_tool_that_the_model_has() -> None:
     notice_format = NoticeFormat(tool="async_task_result")
     assert (
         'use async_task_result(task_id="ses_child").'
-        in told(an_end(), running=1, notice_format=notice_format).hidden
+        in told(build_task_end(), running=1, notice_format=notice_format).hidden
     )
     assert (
         "Use async_task_result tools to see agent responses."
-        in told(an_end(), notice_format=notice_format).hidden
+        in told(build_task_end(), notice_format=notice_format).hidden
     )
-    assert "asyncagents_output" not in told(an_end(), running=1, notice_format=notice_format).hidden
+    assert "asyncagents_output" not in told(build_task_end(), running=1, notice_format=notice_format).hidden
 
 
 @pytest.mark.parametrize("running", [0, 1])
 def test_a_model_with_no_tool_to_read_a_result_gets_it_with_the_notice(running: int) -> None:
-    reminder, result = envelopes(
-        told(an_end(), running=running, notice_format=NoticeFormat(tool=None)).hidden
+    reminder, result = read_envelopes(
+        told(build_task_end(), running=running, notice_format=NoticeFormat(tool=None)).hidden
     )
     assert (result.tag, result.text) == ("task_result", "In tests/.")
     assert "use " not in reminder.text.lower()
@@ -154,18 +156,18 @@ def test_a_model_with_no_tool_to_read_a_result_gets_it_with_the_notice(running: 
 @pytest.mark.parametrize("status", ["running", "resumed"])
 def test_a_task_that_has_not_ended_is_no_notice(status: TaskStatus) -> None:
     with pytest.raises(ValueError, match="ses_child has not ended"):
-        told(an_end(status=status))
+        told(build_task_end(status=status))
 
 
 ENDS = st.builds(
-    an_end,
+    build_task_end,
     id=st.sampled_from(["ses_a", "ses_b", "ses_c"]),
-    description=hostile,
-    agent=hostile,
+    description=hostile_texts,
+    agent=hostile_texts,
     status=st.sampled_from(["completed", "error", "cancelled"]),
     resumes=st.integers(0, 2),
-    result=st.none() | hostile,
-    error=st.none() | st.builds(TaskError, hostile, hostile),
+    result=st.none() | hostile_texts,
+    error=st.none() | st.builds(TaskError, hostile_texts, hostile_texts),
     ended_by=st.none() | st.sampled_from(get_args(EndedBy)),
     ms=st.integers(0, 10**8),
 )
@@ -185,13 +187,13 @@ def test_no_child_can_forge_a_notice_or_leave_its_envelope(
     for text in given.visible:
         assert _STRICT.fullmatch(text)
         assert text.count("**") == 2
-        assert looks(text) == 0
-    reminder, *data = envelopes(given.hidden)
+        assert find_tags(text) == 0
+    reminder, *data = read_envelopes(given.hidden)
     assert reminder.tag == "system-reminder"
     hints = len({end.id for end in ends}) + 2 if running else 2
     assert len(reminder.text.splitlines()) == 1 + len(ends) + hints + bool(data)
     assert [each.text for each in data] == list(_expected(ends, inline))
-    assert forged(given.hidden) == []
+    assert forged_notices(given.hidden) == []
     assert all(end.id in reminder.text for end in ends)
 
 

@@ -15,7 +15,7 @@ from asyncagents.domain.conversation.message import AssistantMessage, Message
 from asyncagents.domain.conversation.part import Part, PartTime, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.shape import encode
-from tests.support.domain.recorded_body import CONVERSATIONS, recorded
+from tests.support.domain.recorded_body import CONVERSATIONS, read_body
 from tests.support.domain.strategy import nouns
 
 NEWER = "x-newer"
@@ -80,7 +80,7 @@ def test_without_unknown_fields_the_new_bytes_stand_alone(
 
 
 def test_a_state_leaves_nothing_of_the_state_before() -> None:
-    body = next(p for p in recorded("parts") if p.get("state", {}).get("status") == "pending")
+    body = next(p for p in read_body("parts") if p.get("state", {}).get("status") == "pending")
     part = decode_part(encode(body))
     assert isinstance(part, ToolPart)
     done = ToolCompleted(input={}, output="o", title="", metadata={}, time=PartTime(start=1, end=2))
@@ -115,7 +115,7 @@ def test_unknown_bytes_are_copied_not_parsed() -> None:
 
 def test_elements_of_an_array_keep_theirs_when_others_go() -> None:
     rules = [Rule(permission=name, pattern="*", action="ask") for name in ("read", "edit", "bash")]
-    body = recorded("sessions")[0]
+    body = read_body("sessions")[0]
     old = body | {"permission": [marked(rule) | {NEWER: rule.permission} for rule in rules]}
     session = msgspec.json.decode(encode(old), type=Session)
     kept = json.loads(overlay(encode(old), replace(session, permission=(rules[2], rules[0]))))["permission"]

@@ -9,12 +9,12 @@ from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, Wa
 from asyncagents.domain.id import CallId, MessageId, RequestId
 from asyncagents.domain.session_state import Backoff, ControlState, session_status
 from asyncagents.domain.shape import encode
-from tests.support.domain.state import CONTROL, call, waiting
+from tests.support.domain.state import CONTROL, call, open_state
 
-ASK, QUESTION = call(waiting("ask"), id="tool_ask"), call(waiting("question"), id="tool_question")
-ASYNC = call(waiting("async", due=900), id="tool_async", tool="deploy")
-TIMER = call(waiting("wait", due=300), id="tool_timer", tool="sleep")
-ENDLESS = call(waiting("async"), id="tool_endless", tool="hook")
+ASK, QUESTION = call(open_state("ask"), id="tool_ask"), call(open_state("question"), id="tool_question")
+ASYNC = call(open_state("async", due=900), id="tool_async", tool="deploy")
+TIMER = call(open_state("wait", due=300), id="tool_timer", tool="sleep")
+ENDLESS = call(open_state("async"), id="tool_endless", tool="hook")
 
 
 def waits_for(pending_id: str, tool: str, timeout: int | None = None) -> WaitingAsync:
@@ -40,7 +40,10 @@ def waits_for(pending_id: str, tool: str, timeout: int | None = None) -> Waiting
         ),
         pytest.param(
             "idle",
-            (call(waiting("async", due=900), id="tool_b"), call(waiting("async", due=900), id="tool_a")),
+            (
+                call(open_state("async", due=900), id="tool_b"),
+                call(open_state("async", due=900), id="tool_a"),
+            ),
             waits_for("tool_a", "deploy", 900),
             id="the older of two that expire together",
         ),

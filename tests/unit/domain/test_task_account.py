@@ -19,7 +19,7 @@ from asyncagents.domain.task.task import (
     end_run,
     resume_run,
 )
-from tests.support.domain.state import NOW, a_task
+from tests.support.domain.state import NOW, build_task
 
 FOLLOW = FollowUp(MessageId("msg_2"), "And then?", NOW)
 
@@ -41,7 +41,7 @@ def resume(task: Task, session: Account, now: int) -> Task:
 
 @pytest.mark.spec("Z-05")
 def test_a_run_is_counted_from_where_it_began() -> None:
-    first = end(a_task(began=NOW), account(["read", "bash"], 10), NOW + 3)
+    first = end(build_task(began=NOW), account(["read", "bash"], 10), NOW + 3)
     again = resume(first, account(["read", "bash"], 10), NOW + 100)
     second = end(again, account(["read", "bash", "bash"], 25), NOW + 104)
     assert first.account is not None
@@ -58,7 +58,7 @@ def test_a_run_is_counted_from_where_it_began() -> None:
 
 @pytest.mark.spec("Z-05")
 def test_what_people_did_with_a_session_between_two_runs_is_of_neither() -> None:
-    first = end(a_task(began=NOW), account(["read"], 10), NOW)
+    first = end(build_task(began=NOW), account(["read"], 10), NOW)
     again = resume(first, account(["read", "bash"], 90), NOW)
     second = end(again, account(["read", "bash", "grep"], 95), NOW)
     assert second.account is not None
@@ -68,7 +68,7 @@ def test_what_people_did_with_a_session_between_two_runs_is_of_neither() -> None
 
 @pytest.mark.spec("Z-05")
 def test_a_run_that_did_nothing_has_no_facts_of_others() -> None:
-    first = end(a_task(began=NOW), account(["read", "bash"], 10), NOW)
+    first = end(build_task(began=NOW), account(["read", "bash"], 10), NOW)
     second = end(resume(first, account(["read", "bash"], 10), NOW), account(["read", "bash"], 10), NOW)
     told = metadata_text(second)
     assert "\ntool_calls: 0\n" in told
@@ -82,7 +82,7 @@ def test_a_run_that_did_nothing_has_no_facts_of_others() -> None:
 @pytest.mark.spec("Z-05")
 def test_all_runs_together_come_to_what_the_session_came_to(runs: list[list[str]]) -> None:
     calls: list[str] = []
-    task = a_task(began=NOW)
+    task = build_task(began=NOW)
     for number, run in enumerate(runs):
         if number:
             task = resume(task, account(calls, len(calls)), NOW)
@@ -101,7 +101,7 @@ def _totals(whole: Account) -> Totals:
 @pytest.mark.spec("Z-05")
 def test_what_an_older_program_summed_over_runs_is_called_a_total() -> None:
     """It kept the calls and tokens of all runs, and the time of the last one."""
-    mixed = a_task(status="completed", ended=NOW, run=1, resumes=1, account=account(["read"] * 3, 30))
+    mixed = build_task(status="completed", ended=NOW, run=1, resumes=1, account=account(["read"] * 3, 30))
     told = metadata_text(mixed)
     assert "\nruns: 2\ntotal_tool_calls: 3 (read 3)\ntotal_tokens: 30 input," in told
     assert "\ntool_calls" not in told
@@ -115,7 +115,7 @@ def test_what_an_older_program_summed_over_runs_is_called_a_total() -> None:
 
 @pytest.mark.spec("Z-05")
 def test_a_run_that_an_older_program_began_is_counted_from_its_last_end() -> None:
-    live = a_task(
+    live = build_task(
         status="resumed", run=1, resumes=1, began=NOW, account=replace(account(["read"] * 2, 20), ms=5_000)
     )
     done = end(live, account(["read"] * 2 + ["bash"], 22), NOW + 1_000)

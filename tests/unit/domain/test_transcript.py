@@ -25,7 +25,7 @@ from asyncagents.domain.conversation.part import (
 from asyncagents.domain.conversation.transcript import Transcript, transcript
 from asyncagents.domain.id import MessageId, PartId
 from tests.support.domain.state import SESSION, step, user
-from tests.support.hostile.text import Inside, envelopes, forged, hostile
+from tests.support.hostile.text import Envelope, forged_notices, hostile_texts, read_envelopes
 
 AT: dict[str, Any] = {"id": PartId("prt_1"), "session_id": SESSION, "message_id": MessageId("msg_1")}
 TIME = PartTime(start=1, end=2)
@@ -78,7 +78,7 @@ def test_a_transcript_has_each_message_with_its_id_and_who_spoke() -> None:
 def test_thinking_and_results_are_shown_if_they_are_wanted() -> None:
     entries = [answered(thought("x" * 30), done("a file"))]
     wanted = Transcript(include_thinking=True, include_tool_results=True, thinking_max_chars=10)
-    assert [(each.tag, each.text) for each in envelopes(transcript(entries, wanted))] == [
+    assert [(each.tag, each.text) for each in read_envelopes(transcript(entries, wanted))] == [
         ("task_thinking", "x" * 10 + "… (20 more characters)"),
         ("task_input", "{}"),
         ("task_output", "a file"),
@@ -95,7 +95,10 @@ def test_a_reader_goes_on_after_the_last_message_it_has_seen() -> None:
     assert second.endswith('Not shown: 1 later message. Go on with since_message_id="msg_4".')
     third = transcript(FIVE, Transcript(message_limit=2, since_message_id="msg_4"))
     read = [
-        each.text for told in (first, second, third) for each in envelopes(told) if each.tag == "task_text"
+        each.text
+        for told in (first, second, third)
+        for each in read_envelopes(told)
+        if each.tag == "task_text"
     ]
     assert read == [f"text {n}" for n in range(1, 6)]
     assert transcript(FIVE, Transcript(since_message_id="msg_5")) == "No new messages."
@@ -117,12 +120,12 @@ def test_errors_are_shown_whether_results_are_wanted_or_not() -> None:
     failed = tool(ToolFailed(input={}, error="no such file", time=TIME))
     running = tool(ToolRunning(input={}, time=TIME), "bash")
     entry = MessageWithParts(info=step(error=aborted_error("Stopped")), parts=(failed, running))
-    told = envelopes(transcript([entry], Transcript()))
+    told = read_envelopes(transcript([entry], Transcript()))
     assert [each for each in told if each.tag == "task_error"] == [
-        Inside("task_error", "", "no such file"),
-        Inside("task_error", 'error_type="MessageAbortedError"', "Stopped"),
+        Envelope("task_error", "", "no such file"),
+        Envelope("task_error", 'error_type="MessageAbortedError"', "Stopped"),
     ]
-    assert [each.said for each in told if each.tag == "task_call"] == [
+    assert [each.attributes for each in told if each.tag == "task_call"] == [
         'tool="read" status="error"',
         'tool="bash" status="running"',
     ]
@@ -133,8 +136,10 @@ def test_errors_are_shown_whether_results_are_wanted_or_not() -> None:
     [(output_length_error(), "MessageOutputLengthError"), (UnknownFailure(b'{"name":"New"}', "New"), "New")],
 )
 def test_an_error_without_a_message_is_named(error: UnknownFailure, name: str) -> None:
-    (inside, _) = envelopes(transcript([MessageWithParts(info=step(error=error), parts=())], Transcript()))
-    assert inside == Inside("task_error", f'error_type="{name}"', "")
+    (inside, _) = read_envelopes(
+        transcript([MessageWithParts(info=step(error=error), parts=())], Transcript())
+    )
+    assert inside == Envelope("task_error", f'error_type="{name}"', "")
 
 
 def test_what_is_not_for_a_model_or_not_known_is_left_out() -> None:
@@ -153,14 +158,14 @@ def test_files_and_subtasks_are_named() -> None:
     file = FilePart(**AT, mime="image/png", url="data:image/png;base64,AAAA", filename="a.png")
     nameless = FilePart(**AT, mime="image/png", url="data:image/png;base64," + "A" * 500)
     sub = SubtaskPart(**AT, prompt="Look.", description="A look", agent="explore")
-    told = envelopes(transcript([asked(file, nameless, sub)], Transcript()))
-    assert told[0] == Inside("task_file", 'mime="image/png"', "a.png")
+    told = read_envelopes(transcript([asked(file, nameless, sub)], Transcript()))
+    assert told[0] == Envelope("task_file", 'mime="image/png"', "a.png")
     assert len(told[1].text) == 80
-    assert told[2] == Inside("task_prompt", 'agent="explore" description="A look"', "Look.")
+    assert told[2] == Envelope("task_prompt", 'agent="explore" description="A look"', "Look.")
 
 
 @pytest.mark.spec("T-04")
-@given(hostile.filter(str.strip), hostile.filter(str.strip), hostile)
+@given(hostile_texts.filter(str.strip), hostile_texts.filter(str.strip), hostile_texts)
 def test_nothing_a_child_writes_leaves_its_envelope(said: str, thinking: str, output: str) -> None:
     failed = tool(ToolFailed(input={said: output}, error=output, time=TIME), name=said)
     entries = [
@@ -171,10 +176,10 @@ def test_nothing_a_child_writes_leaves_its_envelope(said: str, thinking: str, ou
         ),
     ]
     told = transcript(entries, Transcript(include_thinking=True, include_tool_results=True))
-    found = envelopes(told)
+    found = read_envelopes(told)
     assert [each.tag for each in found] == [
         "task_text", "task_message", "task_thinking", "task_input", "task_output", "task_call",
         "task_input", "task_error", "task_call", "task_text", "task_error", "task_message",
     ]  # fmt: skip
     assert [found[at].text for at in (0, 2, 4, 7, 9, 10)] == [said, thinking, output, output, said, output]
-    assert forged(told) == []
+    assert forged_notices(told) == []

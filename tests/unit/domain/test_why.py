@@ -11,7 +11,7 @@ from asyncagents.domain.conversation.failure import aborted_error, api_error, un
 from asyncagents.domain.id import MessageId, OwnerId, QuestionId, RequestId, SessionId
 from asyncagents.domain.session_state import Backoff, Control
 from asyncagents.domain.why import CLAIM_GRACE_MS, Situation, WhyCode, explain_session
-from tests.support.domain.state import SESSION, a_task, call, waiting
+from tests.support.domain.state import SESSION, build_task, call, open_state
 
 NOW = 1_000_000
 IDLE = Control(id=SESSION, parent_id=None, root_id=SESSION, depth=0, pool="local", turn=1)
@@ -25,9 +25,9 @@ BACKOFF = Backoff(
     failure="overloaded",
 )
 CHILD = SessionId("ses_child")
-WATCH = replace(waiting("wait", due=NOW + 9_000), watch=WaitFor(CHILD, "asyncagents_output"))
+WATCH = replace(open_state("wait", due=NOW + 9_000), watch=WaitFor(CHILD, "asyncagents_output"))
 SHIP = replace(
-    waiting("async", due=NOW + 9_000),
+    open_state("async", due=NOW + 9_000),
     who="release managers",
     approval=True,
     question=QuestionRequest(
@@ -36,7 +36,7 @@ SHIP = replace(
         questions=(Question(question="Ship it?", header="", options=()),),
     ),
 )
-TASK = replace(waiting("task"), metadata={"sessionId": CHILD})
+TASK = replace(open_state("task"), metadata={"sessionId": CHILD})
 
 
 def situation(control: Control = IDLE, **more: Any) -> Situation:
@@ -53,25 +53,25 @@ CASES: list[tuple[Situation, WhyCode, str]] = [
     (situation(READY, queued=1, updated=NOW - CLAIM_GRACE_MS + 1), "ready", "about to be taken up"),
     (situation(READY, due=1, served=True), "ready", "about to be taken up"),
     (situation(READY, queued=1, place=3, crowd=20), "queued", "place 3: 20 sessions"),
-    (situation(calls=(call(waiting("ask"), ask_id="per_1"),)), "permission", "answer per_1"),
-    (situation(calls=(call(waiting("question"), ask_id="que_1"),)), "question", "answer que_1"),
+    (situation(calls=(call(open_state("ask"), ask_id="per_1"),)), "permission", "answer per_1"),
+    (situation(calls=(call(open_state("question"), ask_id="que_1"),)), "question", "answer que_1"),
     (
-        situation(calls=(call(waiting("async")), call(SHIP, ask_id="que_1"))),
+        situation(calls=(call(open_state("async")), call(SHIP, ask_id="que_1"))),
         "question",
         'It waits for release managers to decide "Ship it?", at most 9 s more: answer que_1.',
     ),
     (situation(calls=(call(SHIP, ask_id="que_1"), call(TASK))), "task", "for a task to end"),
     (situation(calls=(call(TASK),)), "task", "It waits for a task to end: ses_child."),
     (situation(calls=(call(WATCH),)), "wait", "for task ses_child to end, at most 9 s more"),
-    (situation(calls=(call(waiting("wait", due=NOW + 9_000)),)), "wait", "It waits, at most 9 s more."),
-    (situation(calls=(call(waiting("async")),)), "async", "the result of deploy (tool_1)"),
+    (situation(calls=(call(open_state("wait", due=NOW + 9_000)),)), "wait", "It waits, at most 9 s more."),
+    (situation(calls=(call(open_state("async")),)), "async", "the result of deploy (tool_1)"),
     (
         situation(replace(RUNS, backoff=RequestId("req_1")), backoff=BACKOFF),
         "retry",
         "(overloaded) and is asked again in 7 s",
     ),
-    (situation(children=(a_task(),)), "tasks", "until a background task of its own ends."),
-    (situation(children=(a_task(), a_task())), "tasks", "until 2 background tasks of its own end."),
+    (situation(children=(build_task(),)), "tasks", "until a background task of its own ends."),
+    (situation(children=(build_task(), build_task())), "tasks", "until 2 background tasks of its own end."),
     (situation(held=1), "held", "a message waits for the next prompt"),
     (situation(error=aborted_error()), "aborted", "Its last turn was aborted."),
     (situation(replace(READY, in_turn=True), cancelled=True), "aborted", "It was cancelled"),
@@ -99,7 +99,7 @@ def test_every_code_has_a_situation() -> None:
 
 @pytest.mark.parametrize(
     ("open_call", "on"),
-    [(call(TASK), CHILD), (call(WATCH), CHILD), (call(waiting("async")), "tool_1")],
+    [(call(TASK), CHILD), (call(WATCH), CHILD), (call(open_state("async")), "tool_1")],
 )
 def test_what_it_waits_for_is_named(open_call: Any, on: str) -> None:
     assert explain_session(situation(calls=(open_call,))).on == (on,)
@@ -107,10 +107,10 @@ def test_what_it_waits_for_is_named(open_call: Any, on: str) -> None:
 
 def test_a_person_comes_before_a_task_and_a_task_before_what_comes_by_itself() -> None:
     calls = [
-        call(waiting("async"), id="tool_1"),
+        call(open_state("async"), id="tool_1"),
         call(WATCH, id="tool_2"),
         call(TASK, id="tool_3"),
-        call(waiting("ask"), id="tool_4", ask_id="per_1"),
+        call(open_state("ask"), id="tool_4", ask_id="per_1"),
     ]
     found = [explain_session(situation(calls=tuple(calls[:count]))).code for count in (1, 2, 3, 4)]
     assert found == ["async", "wait", "task", "permission"]

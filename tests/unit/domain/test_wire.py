@@ -17,7 +17,7 @@ from asyncagents.domain.conversation.codec import (
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.event import UnknownEvent, encode_event, parse_frame
 from asyncagents.domain.shape import encode
-from tests.support.domain.recorded_body import CONVERSATIONS, recorded
+from tests.support.domain.recorded_body import CONVERSATIONS, read_body
 
 
 def raw(value: Any) -> bytes:
@@ -25,7 +25,7 @@ def raw(value: Any) -> bytes:
 
 
 @pytest.mark.spec("S-01")
-@pytest.mark.parametrize("body", recorded("sessions"), ids=lambda body: body["id"])
+@pytest.mark.parametrize("body", read_body("sessions"), ids=lambda body: body["id"])
 def test_a_recorded_session_round_trips(body: Any) -> None:
     assert json.loads(encode(decode_session(raw(body)))) == body
 
@@ -43,7 +43,7 @@ def test_a_recorded_message_and_its_parts_round_trip(body: Any) -> None:
 
 
 @pytest.mark.spec("S-04")
-@pytest.mark.parametrize("body", recorded("parts"), ids=lambda body: body["type"])
+@pytest.mark.parametrize("body", read_body("parts"), ids=lambda body: body["type"])
 def test_every_part_with_all_its_fields_round_trips(body: Any) -> None:
     part = decode_part(raw(body))
     assert not isinstance(part, UnknownPart)
@@ -53,23 +53,23 @@ def test_every_part_with_all_its_fields_round_trips(body: Any) -> None:
 @pytest.mark.spec("S-04")
 def test_every_part_type_is_among_the_examples() -> None:
     types = {kind.__struct_config__.tag for kind in Part.__args__}
-    shown = {body["type"] for body in recorded("parts")} | {
+    shown = {body["type"] for body in read_body("parts")} | {
         part["type"] for entry in CONVERSATIONS for part in entry["parts"]
     }
     assert types <= shown
 
 
-@pytest.mark.parametrize("body", recorded("statuses"), ids=lambda body: body["type"])
+@pytest.mark.parametrize("body", read_body("statuses"), ids=lambda body: body["type"])
 def test_a_status_round_trips(body: Any) -> None:
     assert json.loads(encode(decode_status(raw(body)))) == body
 
 
-@pytest.mark.parametrize("body", recorded("permissions"))
+@pytest.mark.parametrize("body", read_body("permissions"))
 def test_a_permission_request_round_trips(body: Any) -> None:
     assert json.loads(encode(msgspec.json.decode(raw(body), type=PermissionRequest))) == body
 
 
-@pytest.mark.parametrize("body", recorded("events").values(), ids=lambda body: body["type"])
+@pytest.mark.parametrize("body", read_body("events").values(), ids=lambda body: body["type"])
 def test_an_event_round_trips(body: Any) -> None:
     event_id, event = parse_frame(raw(body))
     assert json.loads(encode_event(event_id, event)) == body
@@ -77,7 +77,7 @@ def test_an_event_round_trips(body: Any) -> None:
 
 
 def test_events_we_do_not_model_are_kept() -> None:
-    _, event = parse_frame(raw(recorded("events")["server.connected"]))
+    _, event = parse_frame(raw(read_body("events")["server.connected"]))
     assert isinstance(event, UnknownEvent)
     assert event.type == "server.connected"
 

@@ -25,7 +25,7 @@ from asyncagents.engine.decide import (
     RunCalls,
     decide,
 )
-from tests.support.domain.state import CONTROL, FENCE, call, step, user, waiting
+from tests.support.domain.state import CONTROL, FENCE, call, open_state, step, user
 
 IN_TURN = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5, in_turn=True)
 LOOPING = Snapshot(control=IN_TURN, last=step("tool-calls"))
@@ -34,10 +34,10 @@ LOOPING = Snapshot(control=IN_TURN, last=step("tool-calls"))
 ABANDONED = call(Running(FENCE - 1), id="tool_1_abandoned")
 REQUESTED = call(Requested(), id="tool_2_requested")
 EXECUTING = call(Running(FENCE), id="tool_3_executing")
-ASK = call(waiting("ask"), id="tool_4_ask")
-QUESTION = call(waiting("question"), id="tool_5_question")
-ASYNC = call(waiting("async"), id="tool_6_async")
-WAIT = call(waiting("wait"), id="tool_7_wait")
+ASK = call(open_state("ask"), id="tool_4_ask")
+QUESTION = call(open_state("question"), id="tool_5_question")
+ASYNC = call(open_state("async"), id="tool_6_async")
+WAIT = call(open_state("wait"), id="tool_7_wait")
 
 
 class Arm(Struct, frozen=True):
@@ -183,7 +183,7 @@ numbers = st.integers(0, 9)
 states: st.SearchStrategy[CallState] = st.one_of(
     st.just(Requested()),
     st.builds(Running, st.integers(1, FENCE)),
-    st.builds(waiting, st.sampled_from(["ask", "question", "async", "wait"])),
+    st.builds(open_state, st.sampled_from(["ask", "question", "async", "wait"])),
 )
 controls = st.builds(
     lambda **columns: replace(IN_TURN, **columns),

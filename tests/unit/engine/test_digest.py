@@ -18,7 +18,7 @@ from asyncagents.domain.window import estimate_text, estimate_tokens
 from asyncagents.engine.step.compaction import open_items_text, tail_start
 from asyncagents.engine.step.digest import cut_middle, digest
 from asyncagents.engine.workplace.workplace import CompactionPolicy
-from tests.support.domain.state import SESSION, call, step, user, waiting
+from tests.support.domain.state import SESSION, call, open_state, step, user
 
 NONE: frozenset[PartId] = frozenset()
 
@@ -176,7 +176,7 @@ def test_a_message_that_is_too_long_is_not_kept_nor_what_came_before_it() -> Non
 @pytest.mark.spec("S-10")
 def test_what_is_open_is_told_from_the_rows() -> None:
     todos = (Todo(content="mend\nit", status="in_progress", priority="high", id="1"),)
-    told = open_items_text(OpenItems(calls=(call(waiting("async")),), todos=todos, prompt="Make it so."))
+    told = open_items_text(OpenItems(calls=(call(open_state("async")),), todos=todos, prompt="Make it so."))
     assert "how much of it is done:\nMake it so." in told
     assert "- [in_progress] mend it (high)" in told
     assert "- toolu_1: deploy {" in told

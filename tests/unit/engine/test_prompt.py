@@ -30,7 +30,7 @@ from asyncagents.llm.model import (
     ToolTurn,
     UserTurn,
 )
-from tests.support.domain.state import SESSION, call, step, user, waiting
+from tests.support.domain.state import SESSION, call, open_state, step, user
 
 NONE: frozenset[PartId] = frozenset()
 GIVEN = {"env": "prod"}
@@ -115,7 +115,7 @@ def test_what_the_model_is_told(given: MessageWithParts, expected: list[RequestM
     assert told(given) == expected
 
 
-@pytest.mark.parametrize("state", [waiting("async", note="queued"), Settled(Completed("v2"), 9)])
+@pytest.mark.parametrize("state", [open_state("async", note="queued"), Settled(Completed("v2"), 9)])
 def test_a_call_that_was_shown_as_pending_stays_so(state: Any) -> None:
     row = call(state)
     pending = ToolTurn("toolu_1", "deploy", pending_text("toolu_1", "deploy"))

@@ -69,7 +69,7 @@ class Pair:
         self.here.attach_relay(Relay(self.here, self.wire))
         self.there.attach_relay(Relay(self.there, self.far))
         self.here.add_draft(SESSION, list)
-        self.ears = Ears()
+        self.listener = Ears()
 
     async def carry(self) -> None:
         await asyncio.sleep(0.06)
@@ -85,13 +85,13 @@ def pair() -> Pair:
 
 @pytest.mark.spec("X-10")
 async def test_pieces_are_joined_and_told_where_somebody_listens(pair: Pair) -> None:
-    with pair.there.attach(pair.ears):
+    with pair.there.attach(pair.listener):
         pair.there.publish(part(""))
         for number in range(10):
             pair.here.publish(delta("abc", 3 * number))
         await pair.carry()
-    assert pair.ears.text == "abc" * 10
-    assert len(pair.ears.heard) == 2  # the part, and one piece
+    assert pair.listener.text == "abc" * 10
+    assert len(pair.listener.heard) == 2  # the part, and one piece
 
 
 async def test_nothing_is_sent_while_nobody_listens_elsewhere(pair: Pair) -> None:
@@ -102,36 +102,36 @@ async def test_nothing_is_sent_while_nobody_listens_elsewhere(pair: Pair) -> Non
 
 
 async def test_what_comes_before_its_part_waits_for_it(pair: Pair) -> None:
-    with pair.there.attach(pair.ears):
+    with pair.there.attach(pair.listener):
         pair.here.publish(delta("early", 0))
         await pair.carry()
-        assert pair.ears.heard == []
+        assert pair.listener.heard == []
         pair.there.publish(part(""))
         await asyncio.sleep(0)
-    assert pair.ears.text == "early"
+    assert pair.listener.text == "early"
 
 
 async def test_after_a_piece_that_was_lost_nothing_is_told_until_the_row_has_it(pair: Pair) -> None:
-    with pair.there.attach(pair.ears):
+    with pair.there.attach(pair.listener):
         pair.there.publish(part(""))
         pair.here.publish(delta("lost", 0))
         await asyncio.sleep(0.06)
         pair.wire.said.clear()
         pair.here.publish(delta(" and", 4))
         await pair.carry()
-        assert pair.ears.text == ""
+        assert pair.listener.text == ""
         pair.there.publish(part("lost and"))
         pair.here.publish(delta(" found", 8))
         await pair.carry()
-    assert pair.ears.text == "lost and found"
+    assert pair.listener.text == "lost and found"
 
 
 async def test_what_the_row_brought_already_is_not_told_again(pair: Pair) -> None:
-    with pair.there.attach(pair.ears):
+    with pair.there.attach(pair.listener):
         pair.there.publish(part("one t"))
         pair.here.publish(delta("one two", 0))
         await pair.carry()
-    assert pair.ears.text == "one two"
+    assert pair.listener.text == "one two"
 
 
 async def test_whoever_comes_in_the_middle_is_told_the_text_so_far(pair: Pair) -> None:
@@ -169,16 +169,16 @@ def test_no_payload_is_too_large_and_nothing_is_left_out(text: str) -> None:
 
 async def test_a_row_older_than_the_pieces_does_not_take_text_back(pair: Pair) -> None:
     """The row is written with the first piece and read after the second one was published."""
-    with pair.there.attach(pair.ears):
+    with pair.there.attach(pair.listener):
         pair.there.publish(part(""))
         pair.here.publish(delta("one ", 0))
         await pair.carry()
         pair.here.publish(delta("two ", 4))
         await pair.carry()
         pair.there.publish(part("one "))
-        assert pair.ears.text == "one two "
+        assert pair.listener.text == "one two "
         pair.here.publish(delta("three", 8))
         await pair.carry()
-        assert pair.ears.text == "one two three"
+        assert pair.listener.text == "one two three"
         pair.there.publish(part("one", end=2))
-    assert pair.ears.text == "one"
+    assert pair.listener.text == "one"

@@ -14,7 +14,7 @@ from asyncagents.engine.workplace.hooks import PluginReport
 from asyncagents.plugins.plugins import Plugins
 from asyncagents.tools.project.extensions import Additions
 from asyncagents.tools.project.extra_tools import BUILT_IN, ExtraTool, merge_tools
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 from tests.support.tool import ECHO
 
 PLUGIN = """
@@ -37,13 +37,13 @@ TRAP = "import pathlib; pathlib.Path({mark!r}).write_text('sprung')\nasync def p
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> ConfigDesk:
+    return ConfigDesk(tmp_path)
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> Desk:
-    return Desk(tmp_path, trusted=False)
+def stranger(tmp_path: Path) -> ConfigDesk:
+    return ConfigDesk(tmp_path, trusted=False)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def as_before() -> Iterator[None]:
         del sys.modules[name]
 
 
-async def loaded(desk: Desk, config: Config | None = None) -> Additions:
+async def loaded(desk: ConfigDesk, config: Config | None = None) -> Additions:
     plugins = Plugins(desk.environment, output=desk.home / "output")
     config = config or desk.load().config
     found = plugins.find(str(desk.project), config, trusted=is_trusted(desk.environment, desk.project))
@@ -66,7 +66,7 @@ async def loaded(desk: Desk, config: Config | None = None) -> Additions:
     return additions
 
 
-async def reports(desk: Desk, config: Config | None = None) -> tuple[PluginReport, ...]:
+async def reports(desk: ConfigDesk, config: Config | None = None) -> tuple[PluginReport, ...]:
     return (await loaded(desk, config)).hooks.reports()
 
 
@@ -82,7 +82,7 @@ def installed(folder: Path, package: str, module: str, code: str, *, value: str 
 
 @pytest.mark.spec("A-06")
 async def test_plugins_come_from_packages_the_configuration_and_folders_in_this_order(
-    desk: Desk, tmp_path: Path
+    desk: ConfigDesk, tmp_path: Path
 ) -> None:
     installed(tmp_path / "site", "zoo", "zoo_plugin", PLUGIN.format(name="zoo"), value="zoo_plugin:plugin")
     installed(tmp_path / "site", "ant", "ant_plugin", PLUGIN.format(name="ant"))
@@ -110,7 +110,7 @@ async def test_plugins_come_from_packages_the_configuration_and_folders_in_this_
     ]
 
 
-async def test_options_reach_the_plugin_that_they_stand_beside(desk: Desk) -> None:
+async def test_options_reach_the_plugin_that_they_stand_beside(desk: ConfigDesk) -> None:
     desk.write("p.py", "async def plugin(context):\n    raise ValueError(context.options['x'])\n")
     desk.write("asyncagents.json", {"plugin": [["./p.py", {"x": "forty-two"}]]})
     (report,) = await reports(desk)
@@ -134,7 +134,7 @@ async def test_options_reach_the_plugin_that_they_stand_beside(desk: Desk) -> No
     ],
 )
 async def test_a_plugin_that_cannot_be_used_is_listed_and_the_rest_works(
-    desk: Desk, named: str, code: str | None, why: str
+    desk: ConfigDesk, named: str, code: str | None, why: str
 ) -> None:
     if code is not None:
         desk.write("p.py", code)
@@ -146,7 +146,7 @@ async def test_a_plugin_that_cannot_be_used_is_listed_and_the_rest_works(
 
 
 @pytest.mark.spec("A-06")
-async def test_tools_come_from_files_the_nearest_first(desk: Desk) -> None:
+async def test_tools_come_from_files_the_nearest_first(desk: ConfigDesk) -> None:
     (desk.project / ".git").mkdir()
     desk.write(".asyncagents/tools/a.py", TOOL.format(name="greet", origin="project"))
     desk.write("~/.config/asyncagents/tools/b.py", TOOL.format(name="greet", origin="user"))
@@ -162,7 +162,7 @@ async def test_tools_come_from_files_the_nearest_first(desk: Desk) -> None:
     assert clash.startswith(str(desk.home / ".config/asyncagents/tools/b.py"))
 
 
-async def test_a_project_may_not_replace_a_built_in_tool_nor_anyone_the_programs(desk: Desk) -> None:
+async def test_a_project_may_not_replace_a_built_in_tool_nor_anyone_the_programs(desk: ConfigDesk) -> None:
     own, theirs = (
         ExtraTool(ECHO.with_name("read"), "mine", own=True),
         ExtraTool(ECHO.with_name("read"), "theirs", own=False),
@@ -177,7 +177,9 @@ async def test_a_project_may_not_replace_a_built_in_tool_nor_anyone_the_programs
 
 
 @pytest.mark.parametrize("code", ["syntax error", "raise KeyboardInterrupt", "x = 1"])
-async def test_a_tool_file_that_cannot_be_used_is_told_and_the_rest_works(desk: Desk, code: str) -> None:
+async def test_a_tool_file_that_cannot_be_used_is_told_and_the_rest_works(
+    desk: ConfigDesk, code: str
+) -> None:
     bad = desk.write(".asyncagents/tools/bad.py", code)
     desk.write(".asyncagents/tools/good.py", TOOL.format(name="greet", origin="good"))
     additions = await loaded(desk)
@@ -186,13 +188,13 @@ async def test_a_tool_file_that_cannot_be_used_is_told_and_the_rest_works(desk: 
     assert warning.startswith(str(bad))
 
 
-async def test_importing_leaves_nothing_and_believes_no_bytecode(desk: Desk) -> None:
+async def test_importing_leaves_nothing_and_believes_no_bytecode(desk: ConfigDesk) -> None:
     file = desk.write(".asyncagents/tools/a.py", TOOL.format(name="greet", origin="source"))
     await loaded(desk)
     assert list(file.parent.iterdir()) == [file]
 
 
-async def test_what_was_loaded_counts_until_the_next_start(desk: Desk) -> None:
+async def test_what_was_loaded_counts_until_the_next_start(desk: ConfigDesk) -> None:
     desk.write(".asyncagents/plugins/a.py", PLUGIN.format(name="a"))
     plugins = Plugins(desk.environment, output=desk.home)
     config = desk.load().config
@@ -205,7 +207,7 @@ async def test_what_was_loaded_counts_until_the_next_start(desk: Desk) -> None:
         assert [report.error for report in additions.hooks.reports()] == [None]
 
 
-def test_with_nothing_there_nothing_is_found(desk: Desk) -> None:
+def test_with_nothing_there_nothing_is_found(desk: ConfigDesk) -> None:
     plugins = Plugins(desk.environment, output=desk.home)
     assert plugins.find(str(desk.project), desk.load().config, trusted=True) is None
 
@@ -227,7 +229,7 @@ def mark(tmp_path: Path) -> Mark:
     return Mark(tmp_path / "mark")
 
 
-async def test_files_of_an_untrusted_project_are_not_imported(stranger: Desk, mark: Mark) -> None:
+async def test_files_of_an_untrusted_project_are_not_imported(stranger: ConfigDesk, mark: Mark) -> None:
     trap = mark.trap
     stranger.write(".asyncagents/plugins/a.py", trap)
     stranger.write(".asyncagents/tools/a.py", trap)
@@ -240,7 +242,7 @@ async def test_files_of_an_untrusted_project_are_not_imported(stranger: Desk, ma
 
 
 async def test_an_untrusted_project_on_the_path_is_no_package_and_hides_none(
-    stranger: Desk, mark: Mark, tmp_path: Path
+    stranger: ConfigDesk, mark: Mark, tmp_path: Path
 ) -> None:
     """`python -m` puts the current directory first: a project may bring metadata, and modules of any name."""
     trap = mark.trap
@@ -256,7 +258,7 @@ async def test_an_untrusted_project_on_the_path_is_no_package_and_hides_none(
 
 @pytest.mark.parametrize("trusted", [False, True])
 async def test_a_module_of_an_untrusted_project_stands_in_for_none_that_the_user_names(
-    stranger: Desk, mark: Mark, trusted: bool
+    stranger: ConfigDesk, mark: Mark, trusted: bool
 ) -> None:
     stranger.write("my_plugin/__init__.py", mark.trap)
     stranger.write(
@@ -274,7 +276,9 @@ async def test_a_module_of_an_untrusted_project_stands_in_for_none_that_the_user
         assert first.error is None
 
 
-async def test_where_we_were_started_must_be_trusted_too(stranger: Desk, mark: Mark, tmp_path: Path) -> None:
+async def test_where_we_were_started_must_be_trusted_too(
+    stranger: ConfigDesk, mark: Mark, tmp_path: Path
+) -> None:
     """The session works elsewhere."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -285,7 +289,7 @@ async def test_where_we_were_started_must_be_trusted_too(stranger: Desk, mark: M
     assert not mark.sprung
 
 
-async def test_trust_that_is_taken_back_counts_at_once(desk: Desk) -> None:
+async def test_trust_that_is_taken_back_counts_at_once(desk: ConfigDesk) -> None:
     desk.write(".asyncagents/tools/a.py", TOOL.format(name="greet", origin="project"))
     plugins = Plugins(desk.environment, output=desk.home)
     config = desk.load().config
@@ -298,7 +302,7 @@ async def test_trust_that_is_taken_back_counts_at_once(desk: Desk) -> None:
     assert distrust_project(desk.environment, project_root(desk.environment, desk.project))
 
 
-async def test_who_starts_at_home_may_keep_packages_there(stranger: Desk) -> None:
+async def test_who_starts_at_home_may_keep_packages_there(stranger: ConfigDesk) -> None:
     """All of the user's own lies in it, and it cannot be trusted as a project."""
     installed(stranger.home / "src", "mine", "mine_plugin", PLUGIN.format(name="mine"))
     sys.path.append(str(stranger.home / "src"))
@@ -310,7 +314,7 @@ async def test_who_starts_at_home_may_keep_packages_there(stranger: Desk) -> Non
     assert [source.name for source in found.plugins] == ["mine"]
 
 
-async def test_a_package_with_broken_metadata_is_passed_over(desk: Desk, tmp_path: Path) -> None:
+async def test_a_package_with_broken_metadata_is_passed_over(desk: ConfigDesk, tmp_path: Path) -> None:
     site = tmp_path / "site"
     installed(site, "good", "good_plugin", PLUGIN.format(name="good"))
     installed(site, "odd", "odd_plugin", PLUGIN.format(name="odd"))
@@ -344,7 +348,7 @@ plain = Tool("plain", int, run)
 """
 
 
-async def test_a_tool_that_would_spoil_every_request_is_left_out_and_told(desk: Desk) -> None:
+async def test_a_tool_that_would_spoil_every_request_is_left_out_and_told(desk: ConfigDesk) -> None:
     desk.write(".asyncagents/tools/bad.py", BAD_TOOLS)
     additions = await loaded(desk)
     assert [added.tool.name for added in additions.tools] == ["good"]
@@ -356,13 +360,13 @@ def test_the_names_of_the_built_in_tools_are_these() -> None:
     assert {file.stem for file in folder.glob("*.txt")} == BUILT_IN
 
 
-def test_hooks_have_the_seconds_of_the_configuration(desk: Desk) -> None:
+def test_hooks_have_the_seconds_of_the_configuration(desk: ConfigDesk) -> None:
     assert desk.load().config.hook_seconds == 5
     desk.write("asyncagents.json", {"hook_seconds": 0.5})
     assert desk.load().config.hook_seconds == 0.5
 
 
-async def test_tools_and_plugins_for_node_are_named_in_one_warning(desk: Desk) -> None:
+async def test_tools_and_plugins_for_node_are_named_in_one_warning(desk: ConfigDesk) -> None:
     for name in ("tool/hello.ts", "plugin/p.js", "plugin/types.d.ts", "plugin/notes.md"):
         desk.write(f".opencode/{name}", "")
     warnings = (await loaded(desk)).warnings

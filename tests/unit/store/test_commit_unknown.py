@@ -21,7 +21,7 @@ from asyncagents.store.verb.answer import answer
 from asyncagents.store.verb.approval import approve
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.support.store.fault import Fault, Faults, open_batches
-from tests.support.store.lab import ALICE, BOB, POOL, Lab, ask_id, done
+from tests.support.store.lab import ALICE, BOB, POOL, Lab, ask_id, completed_result
 from tests.support.store.walk import Walk
 
 Act: TypeAlias = Callable[[], Awaitable[Any]]
@@ -54,82 +54,82 @@ async def _claim(lab: Lab) -> Act:
 
 
 async def _claim_from_the_dead(lab: Lab) -> Act:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     await lab.step(claim)
     return lambda: lab.store.claim(session_id, BOB, dead=ALICE)
 
 
 async def _claim_what_is_mine(lab: Lab) -> Act:
-    session_id, _, _ = await lab.prompted()
+    session_id, _, _ = await lab.claim_prompted()
     return lambda: lab.store.claim(session_id, ALICE, dead=ALICE)
 
 
 async def _release(lab: Lab) -> Act:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     return lambda: lab.store.release(claim)
 
 
 async def _start_step(lab: Lab) -> Act:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     new = lab.new_step()
     return lambda: lab.store.start_step(claim, new)
 
 
 async def _write_parts(lab: Lab) -> Act:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     part = lab.text(await lab.step(claim), "once")
     return lambda: lab.write(claim, part)
 
 
 async def _finish_step(lab: Lab) -> Act:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     end = lab.step_end(step, lab.call(step))
     return lambda: lab.store.finish_step(claim, end)
 
 
 async def _advance(lab: Lab) -> Act:
-    session_id, claim, (one, other) = await lab.called(None, None)
+    session_id, claim, (one, other) = await lab.start_calls(None, None)
     moves = (CallMove(one.id, Running(claim.fence)), CallMove(other.id, lab.ask(session_id)))
     return lambda: lab.store.advance(claim, moves)
 
 
 async def _finish_call(lab: Lab) -> Act:
-    session_id, claim, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
     fact = lab.input(session_id, source="system")
-    return lambda: lab.store.finish_call(claim, call.id, done(), (fact,))
+    return lambda: lab.store.finish_call(claim, call.id, completed_result(), (fact,))
 
 
 async def _settle(lab: Lab) -> Act:
-    _, _, (call,) = await lab.called(lab.waiting())
-    return lambda: lab.store.settle(call.id, done())
+    _, _, (call,) = await lab.start_calls(lab.open_state())
+    return lambda: lab.store.settle(call.id, completed_result())
 
 
 async def _settle_what_was_shown(lab: Lab) -> Act:
-    session_id, claim, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     await lab.prompt(session_id, source="system")
     await lab.step(claim)
-    return lambda: lab.store.settle(call.id, done())
+    return lambda: lab.store.settle(call.id, completed_result())
 
 
 async def _approve(lab: Lab) -> Act:
-    _, _, call, _ = await lab.asked()
+    _, _, call, _ = await lab.open_ask()
     return lambda: lab.store.answer(ask_id(call), Once())
 
 
 async def _reject(lab: Lab) -> Act:
-    _, _, call, _ = await lab.asked(None)
+    _, _, call, _ = await lab.open_ask(None)
     return lambda: lab.store.answer(ask_id(call), Reject())
 
 
 async def _expire(lab: Lab) -> Act:
-    await lab.called(lab.waiting(due=lab.clock.now()), lab.waiting(due=lab.clock.now()))
+    await lab.start_calls(lab.open_state(due=lab.clock.now()), lab.open_state(due=lab.clock.now()))
     return lab.store.expire
 
 
 async def _cancel(lab: Lab) -> Act:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     await lab.step(claim)
     await lab.prompt(session_id)
     return lambda: lab.store.cancel(session_id)
@@ -151,20 +151,20 @@ async def _wake_seq(lab: Lab, claim: Claim) -> int:
 
 
 async def _park(lab: Lab) -> Act:
-    _, claim, _ = await lab.called(lab.waiting())
+    _, claim, _ = await lab.start_calls(lab.open_state())
     seen = await _wake_seq(lab, claim)
     return lambda: lab.store.park(claim, seen)
 
 
 async def _rest(lab: Lab) -> Act:
-    _, _, claim = await lab.prompted()
+    _, _, claim = await lab.claim_prompted()
     await lab.end(claim, await lab.step(claim))
     seen = await _wake_seq(lab, claim)
     return lambda: lab.store.rest(claim, seen, "done")
 
 
 async def _abort(lab: Lab) -> Act:
-    session_id, _, claim = await lab.prompted()
+    session_id, _, claim = await lab.claim_prompted()
     await lab.store.cancel(session_id)
     seen = await _wake_seq(lab, claim)
     return lambda: lab.store.rest(claim, seen, "aborted")
@@ -211,7 +211,7 @@ async def _play(path: Path, scene: Scene, fault: Fault | None) -> str:
         faults.commits = [fault]
         value = await act()
         assert faults.commits == []
-        state = await lab.everything()
+        state = await lab.read_everything()
         return _told(value, lab.events, lab.woken, state, await lab.store.cursor())
 
 
@@ -233,7 +233,7 @@ async def _wander(path: Path, seed: int, rate: float) -> str:
             faults.commits = [rng.choice(["before", "after"])] if rng.random() < rate else []
             await walk.go(1)
         faults.commits = []
-        return _told(lab.events, lab.woken, await lab.everything(), await lab.store.cursor())
+        return _told(lab.events, lab.woken, await lab.read_everything(), await lab.store.cursor())
 
 
 @pytest.mark.spec("X-11")
@@ -248,7 +248,7 @@ async def test_a_store_with_a_bad_disk_goes_the_same_way_as_one_with_a_good_disk
 async def test_an_answer_that_overtakes_the_commit_of_its_ask_stays(tmp_path: Path) -> None:
     path, faults = tmp_path / "store.db", Faults()
     async with _lab(path, faults) as lab:
-        session_id, claim, (call,) = await lab.called(None)
+        session_id, claim, (call,) = await lab.start_calls(None)
         state = lab.ask(session_id)
         assert state.ask is not None
         ask = state.ask.id
@@ -301,12 +301,12 @@ async def test_a_commit_that_never_comes_about_is_an_error_and_leaves_nothing(tm
     faults = Faults()
     async with _lab(tmp_path / "store.db", faults) as lab:
         session_id = await lab.session()
-        before = await lab.everything()
+        before = await lab.read_everything()
         faults.commits = ["before"] * 10
         with pytest.raises(StoreError, match="disk I/O error"):
             await lab.prompt(session_id)
         faults.commits = []
-        assert await lab.everything() == before
+        assert await lab.read_everything() == before
         await lab.prompt(session_id)
 
 

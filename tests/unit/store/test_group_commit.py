@@ -74,13 +74,13 @@ async def test_a_member_that_fails_leaves_its_neighbours_whole(
 
 async def test_a_batch_of_failures_writes_nothing(lab: Lab, tmp_path: Path) -> None:
     session_id = await lab.session()
-    before, cursor = await lab.everything(), await lab.store.cursor()
+    before, cursor = await lab.read_everything(), await lab.store.cursor()
     verbs = [_then(lab.input(session_id), Conflict("no")) for _ in range(3)]
     with open_batches(tmp_path / "store.db", seed=5) as group_commit:
         outcomes, commit_report = group_commit.run(verbs)
     assert [type(outcome.error) for outcome in outcomes] == [Conflict] * 3
     assert commit_report == Commit([], [], [], [], upto=commit_report.upto)
-    assert await lab.everything() == before
+    assert await lab.read_everything() == before
     assert await lab.store.cursor() == cursor
 
 

@@ -14,7 +14,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.store.sqlite.database import SqliteDatabase, open_sqlite
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.support.store.fault import Faults
-from tests.support.store.lab import ALICE, BOB, POOL, PROJECT, Lab, done
+from tests.support.store.lab import ALICE, BOB, POOL, PROJECT, Lab, completed_result
 
 
 class Process(Lab):
@@ -117,7 +117,7 @@ async def test_a_verb_that_fails_halfway_takes_no_revision(here: Process, there:
 
 
 async def test_cancels_and_deletions_reach_the_other(here: Process, there: Process) -> None:
-    session_id, _, claim = await here.prompted()
+    session_id, _, claim = await here.claim_prompted()
     await here.step(claim)
     await there.store.cancel(session_id)
     await here.look()
@@ -157,11 +157,11 @@ async def test_of_two_processes_one_gets_the_session(here: Process, there: Proce
 
 
 async def test_of_two_results_one_counts(here: Process, there: Process) -> None:
-    _, _, calls = await here.called(*(here.waiting() for _ in range(10)))
+    _, _, calls = await here.start_calls(*(here.open_state() for _ in range(10)))
     for call in calls:
         answers = await asyncio.gather(
-            here.store.settle(call.id, done("here")),
-            there.store.settle(call.id, done("there")),
+            here.store.settle(call.id, completed_result("here")),
+            there.store.settle(call.id, completed_result("there")),
             return_exceptions=True,
         )
         assert len([answer for answer in answers if isinstance(answer, Exception)]) == 1
@@ -180,6 +180,6 @@ async def test_what_was_there_before_is_not_news(tmp_path: Path, here: Process) 
 
 async def test_a_deadline_that_the_other_set_is_reported(here: Process, there: Process) -> None:
     due = here.clock.now() + 10
-    await here.called(here.waiting(due=due))
+    await here.start_calls(here.open_state(due=due))
     await there.look()
     assert [each for commit in there.commits for each in commit.due] == [due]

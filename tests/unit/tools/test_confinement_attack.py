@@ -14,7 +14,7 @@ from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.process.program import drop_project_libraries
 from asyncagents.tools.process.sandbox import Sandboxes, SandboxPaths, delete_old_scratch
 from asyncagents.tools.process.unix_sockets import list_sockets
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 from tests.support.workspace.sandbox import (
     DAY_MS,
     SEARCH_PATH,
@@ -375,7 +375,7 @@ INNOCENT = {"PATH": "/bin", "HTTP_PROXY": "http://proxy:3128", "MYAPP_MODE": "de
 
 
 def test_no_secret_is_passed_on_even_where_everything_is(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    desk = ConfigDesk(tmp_path)
     desk.variables.update({**SECRETS, **INNOCENT})
     provider = {"x": {"options": {"baseURL": "http://x", "apiKey": "{env:MY_KEY}"}}}
     desk.write("~/.config/asyncagents/asyncagents.json", {"provider": provider, "pass_environment": ["*"]})
@@ -383,7 +383,7 @@ def test_no_secret_is_passed_on_even_where_everything_is(tmp_path: Path) -> None
 
 
 def test_a_project_that_is_not_trusted_passes_on_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, trusted=False)
+    desk = ConfigDesk(tmp_path, trusted=False)
     desk.variables.update({**SECRETS, **INNOCENT, "DATABASE_URL": "postgres://u:p@h"})
     desk.write("asyncagents.json", {"pass_environment": ["DATABASE_URL", "MYAPP_*", "*"]})
     passed = child_environment(desk.environment, desk.load().config)

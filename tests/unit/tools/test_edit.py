@@ -16,19 +16,19 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.edit import EditArgs
 from asyncagents.tools.file.diff import unified_diff
 from asyncagents.tools.file.text_replace import NoMatch, replace_text
-from tests.support.workspace.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, ToolDesk
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> ToolDesk:
+    return ToolDesk(tmp_path)
 
 
 def _edit(old: str, new: str, **more: Any) -> dict[str, Any]:
     return {"filePath": "a.py", "oldString": old, "newString": new, **more}
 
 
-async def test_an_edit_is_shown_as_a_diff_and_then_done(desk: Desk) -> None:
+async def test_an_edit_is_shown_as_a_diff_and_then_done(desk: ToolDesk) -> None:
     path = desk.put("a.py", "one\ntwo\nthree\n")
     context = desk.context()
     (ask,) = await desk.plan("edit", context, **_edit("two", "2"))
@@ -104,7 +104,7 @@ def test_an_exact_match_is_replaced_if_it_is_the_only_one(text: str, old: str, n
 
 
 @pytest.mark.spec("A-05")
-async def test_a_file_that_changed_since_it_was_read_is_not_edited(desk: Desk) -> None:
+async def test_a_file_that_changed_since_it_was_read_is_not_edited(desk: ToolDesk) -> None:
     path = desk.put("a.py", "one\n")
     await desk.call("read", filePath="a.py")
     path.write_text("one\nmore\n")
@@ -116,7 +116,7 @@ async def test_a_file_that_changed_since_it_was_read_is_not_edited(desk: Desk) -
 
 
 @pytest.mark.spec("A-05")
-async def test_a_change_between_plan_and_run_is_not_edited_over(desk: Desk) -> None:
+async def test_a_change_between_plan_and_run_is_not_edited_over(desk: ToolDesk) -> None:
     path = desk.put("a.py", "one\n")
     context = desk.context()
     await desk.plan("edit", context, **_edit("one", "1"))
@@ -126,7 +126,7 @@ async def test_a_change_between_plan_and_run_is_not_edited_over(desk: Desk) -> N
     assert path.read_text() == "one\nmore\n"
 
 
-async def test_edits_of_one_step_to_one_file_are_all_done(desk: Desk) -> None:
+async def test_edits_of_one_step_to_one_file_are_all_done(desk: ToolDesk) -> None:
     path = desk.put("a.py", "".join(f"<{number}>\n" for number in range(10)))
     contexts = [desk.context() for _ in range(10)]
     calls = [_edit(f"<{number}>", f"[{number}]") for number in range(10)]
@@ -138,7 +138,7 @@ async def test_edits_of_one_step_to_one_file_are_all_done(desk: Desk) -> None:
     assert path.read_text() == "".join(f"[{number}]\n" for number in range(10))
 
 
-async def test_an_error_in_the_plan_tells_nothing_of_a_file_the_session_has_not_read(desk: Desk) -> None:
+async def test_an_error_in_the_plan_tells_nothing_of_a_file_the_session_has_not_read(desk: ToolDesk) -> None:
     desk.put("a.py", "KEY=1\n")
     context = desk.context()
     asks = await desk.plan("edit", context, **_edit("KEY=2", "x"))
@@ -151,7 +151,7 @@ async def test_an_error_in_the_plan_tells_nothing_of_a_file_the_session_has_not_
 
 
 @pytest.mark.parametrize("old", [SECRET, "a wrong guess"])
-async def test_outside_the_plan_answers_a_right_guess_like_a_wrong_one(desk: Desk, old: str) -> None:
+async def test_outside_the_plan_answers_a_right_guess_like_a_wrong_one(desk: ToolDesk, old: str) -> None:
     given = {"filePath": "../outside/secret.txt", "oldString": old, "newString": "x"}
     asks = await desk.plan("edit", desk.context(), **given)
     assert [ask.permission for ask in asks] == ["external_directory", "edit"]
@@ -161,7 +161,7 @@ async def test_outside_the_plan_answers_a_right_guess_like_a_wrong_one(desk: Des
     ("content", "told"),
     [(None, "use write to make a file"), (b"a\0b", "binary"), (b"caf\xe9 au lait, one more", "not UTF-8")],
 )
-async def test_what_is_no_text_is_not_edited(desk: Desk, content: bytes | None, told: str) -> None:
+async def test_what_is_no_text_is_not_edited(desk: ToolDesk, content: bytes | None, told: str) -> None:
     if content is not None:
         desk.put("a.py", content)
     with pytest.raises(ToolError, match=told):
@@ -173,7 +173,7 @@ async def test_what_is_no_text_is_not_edited(desk: Desk, content: bytes | None, 
     [("after\n", Completed), ("before\n", Failed), ("before after\n", type(None)), ("other\n", type(None))],
 )
 async def test_after_a_crash_the_file_tells_whether_the_edit_was_done(
-    desk: Desk, content: str, kind: type[Result | None]
+    desk: ToolDesk, content: str, kind: type[Result | None]
 ) -> None:
     desk.put("a.py", content)
     reconcile = desk.tools["edit"].reconcile

@@ -18,12 +18,12 @@ from asyncagents.tools.file.fingerprint import FileState, Fingerprint
 from asyncagents.tools.file.open_beneath import OpenFolder, has_openat2, open_by_openat2, open_by_walk
 from asyncagents.tools.file.path import InsidePath, OutsidePath, ResolvedPath, edit_asks, read_asks
 from asyncagents.tools.file.read_log import CallPlan, ReadLog
-from tests.support.workspace.file_tool import OPEN_WAYS, SECRET, Desk, swapped
+from tests.support.workspace.file_tool import OPEN_WAYS, SECRET, ToolDesk, swap_forever
 
 
 @pytest.fixture(params=OPEN_WAYS)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
-    return Desk(tmp_path, request.param)
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> ToolDesk:
+    return ToolDesk(tmp_path, request.param)
 
 
 def _chain(root: Path, count: int, last: str) -> None:
@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("case", ESCAPES)
-def test_a_path_that_leads_out_asks_for_the_folder_it_leads_to(desk: Desk, case: str) -> None:
+def test_a_path_that_leads_out_asks_for_the_folder_it_leads_to(desk: ToolDesk, case: str) -> None:
     make, path = ESCAPES[case]
     make(desk.root)
     path = path.replace("ROOT", str(desk.root)).replace("OUT", str(desk.outside))
@@ -132,7 +132,7 @@ def test_a_path_that_leads_out_asks_for_the_folder_it_leads_to(desk: Desk, case:
 
 
 @pytest.mark.parametrize("case", [case for case in ESCAPES if case != "home"])  # inside, ~ is a name
-def test_the_inner_door_opens_nothing_outside_even_when_it_is_told_to(desk: Desk, case: str) -> None:
+def test_the_inner_door_opens_nothing_outside_even_when_it_is_told_to(desk: ToolDesk, case: str) -> None:
     make, path = ESCAPES[case]
     make(desk.root)
     relative = path.replace("ROOT/", "").replace("OUT", "../outside")
@@ -146,7 +146,7 @@ def test_the_inner_door_opens_nothing_outside_even_when_it_is_told_to(desk: Desk
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_path_that_leads_nowhere_is_refused_in_one_sentence(desk: Desk, case: str) -> None:
+def test_a_path_that_leads_nowhere_is_refused_in_one_sentence(desk: ToolDesk, case: str) -> None:
     make, path = REFUSED[case]
     make(desk.root)
     with pytest.raises(ToolError) as told:
@@ -172,7 +172,7 @@ def test_a_path_that_leads_nowhere_is_refused_in_one_sentence(desk: Desk, case: 
     ],
 )
 def test_a_path_that_stays_inside_is_named_by_its_real_name(
-    desk: Desk, make: Make, path: str, name: str
+    desk: ToolDesk, make: Make, path: str, name: str
 ) -> None:
     desk.put("a/f", "inside")
     make(desk.root)
@@ -184,7 +184,7 @@ def test_a_path_that_stays_inside_is_named_by_its_real_name(
 @pytest.mark.parametrize(
     "name", ["new\nline", "ünï", "u\u0308", "*", " ", "-rf", "a" * 255, "\u202e", "...", "~"]
 )
-def test_odd_names_are_names(desk: Desk, name: str) -> None:
+def test_odd_names_are_names(desk: ToolDesk, name: str) -> None:
     place = desk.files.resolve(f"./{name}")
     desk.files.rewrite(place, "key", lambda _: b"x")
     assert [each.name for each in desk.files.list_folder(desk.files.resolve("."))] == [name]
@@ -192,7 +192,7 @@ def test_odd_names_are_names(desk: Desk, name: str) -> None:
 
 
 @pytest.mark.spec("A-05")
-def test_devices_pipes_sockets_and_folders_are_not_read(desk: Desk) -> None:
+def test_devices_pipes_sockets_and_folders_are_not_read(desk: ToolDesk) -> None:
     os.mkfifo(desk.root / "pipe")
     (desk.root / "folder").mkdir()
     (desk.root / "zero").symlink_to("/dev/zero")
@@ -217,7 +217,9 @@ def test_devices_pipes_sockets_and_folders_are_not_read(desk: Desk) -> None:
                 desk.files.rewrite(place, "key", lambda _: b"x")
 
 
-def test_a_place_that_was_granted_outside_is_opened_and_its_neighbour_by_a_link_is_not(desk: Desk) -> None:
+def test_a_place_that_was_granted_outside_is_opened_and_its_neighbour_by_a_link_is_not(
+    desk: ToolDesk,
+) -> None:
     place = desk.files.resolve("../outside/secret.txt")
     assert desk.files.read(place).data.decode() == SECRET
     moved = desk.outside.rename(desk.outside.parent / "moved")
@@ -226,7 +228,7 @@ def test_a_place_that_was_granted_outside_is_opened_and_its_neighbour_by_a_link_
         desk.files.read(place)
 
 
-def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk: Desk) -> None:
+def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk: ToolDesk) -> None:
     desk.put("a/secret.txt", "mine")
     place = desk.files.resolve("a/secret.txt")
     (desk.root / "a").rename(desk.root / "b")
@@ -238,7 +240,7 @@ def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk: Desk)
 
 
 @pytest.mark.parametrize("top", ["project", "outside"])
-def test_not_even_a_link_that_stays_near_is_followed_after_the_plan(desk: Desk, top: str) -> None:
+def test_not_even_a_link_that_stays_near_is_followed_after_the_plan(desk: ToolDesk, top: str) -> None:
     """The rules were asked about one name: a link to a neighbour would give another."""
     folder = desk.root.parent / top
     for name in ("open", "private"):
@@ -255,7 +257,7 @@ def test_not_even_a_link_that_stays_near_is_followed_after_the_plan(desk: Desk, 
     assert (folder / "private/key").read_text() == "private"
 
 
-def test_what_a_session_saw_is_bounded_and_the_oldest_is_forgotten(desk: Desk) -> None:
+def test_what_a_session_saw_is_bounded_and_the_oldest_is_forgotten(desk: ToolDesk) -> None:
     read_log = ReadLog(files=2, calls=1)
     session = SessionId("ses_1")
     places = [desk.files.resolve(name) for name in ("a", "b", "c")]
@@ -270,7 +272,7 @@ def test_what_a_session_saw_is_bounded_and_the_oldest_is_forgotten(desk: Desk) -
 
 
 @pytest.mark.parametrize("name", ["read", "write", "edit", "list"])
-def test_the_model_is_told_what_each_tool_and_each_argument_is_for(desk: Desk, name: str) -> None:
+def test_the_model_is_told_what_each_tool_and_each_argument_is_for(desk: ToolDesk, name: str) -> None:
     told = desk.tools[name].spec()
     assert "\n- " in told.description
     (shape,) = msgspec.json.schema(desk.tools[name].args)["$defs"].values()
@@ -278,13 +280,13 @@ def test_the_model_is_told_what_each_tool_and_each_argument_is_for(desk: Desk, n
 
 
 @pytest.fixture
-def swapping(desk: Desk) -> Iterator[Desk]:
-    with swapped(desk):
+def swapping(desk: ToolDesk) -> Iterator[ToolDesk]:
+    with swap_forever(desk):
         yield desk
 
 
 @pytest.mark.spec("A-05")
-def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: Desk) -> None:
+def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: ToolDesk) -> None:
     files = swapping.files
     inside = InsidePath(str(swapping.root), ("d", "secret.txt"))
     read = refused = number = 0
@@ -302,7 +304,7 @@ def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: Desk) -
 
 
 @pytest.mark.spec("A-05")
-def test_while_they_swap_what_is_opened_is_what_was_asked_for(swapping: Desk) -> None:
+def test_while_they_swap_what_is_opened_is_what_was_asked_for(swapping: ToolDesk) -> None:
     """The outside content comes only from a place that asked for the outside."""
     opened: set[tuple[type[ResolvedPath], bytes]] = set()
     tries = 0
@@ -316,7 +318,7 @@ def test_while_they_swap_what_is_opened_is_what_was_asked_for(swapping: Desk) ->
     assert opened == {(InsidePath, b"mine"), (OutsidePath, SECRET.encode())}
 
 
-def test_a_hard_link_to_the_outside_is_cut_not_written_through(desk: Desk) -> None:
+def test_a_hard_link_to_the_outside_is_cut_not_written_through(desk: ToolDesk) -> None:
     os.link(desk.outside / "secret.txt", desk.root / "hard")
     desk.files.rewrite(desk.files.resolve("hard"), "key", lambda _: b"mine now")
     assert (desk.outside / "secret.txt").read_text() == SECRET
@@ -324,7 +326,7 @@ def test_a_hard_link_to_the_outside_is_cut_not_written_through(desk: Desk) -> No
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755, 0o600, 0o664])
-def test_a_write_keeps_the_mode_and_leaves_nothing_beside(desk: Desk, mode: int) -> None:
+def test_a_write_keeps_the_mode_and_leaves_nothing_beside(desk: ToolDesk, mode: int) -> None:
     path = desk.put("a", "old")
     path.chmod(mode)
     desk.files.rewrite(desk.files.resolve("a"), "key", lambda _: b"new")
@@ -333,14 +335,14 @@ def test_a_write_keeps_the_mode_and_leaves_nothing_beside(desk: Desk, mode: int)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
-def test_a_write_by_root_keeps_the_owner(desk: Desk) -> None:
+def test_a_write_by_root_keeps_the_owner(desk: ToolDesk) -> None:
     os.chown(desk.put("a", "old"), 1234, 4321)
     desk.files.rewrite(desk.files.resolve("a"), "key", lambda _: b"new")
     about = (desk.root / "a").stat()
     assert (about.st_uid, about.st_gid) == (1234, 4321)
 
 
-def test_a_file_that_nobody_may_write_is_not_replaced(desk: Desk) -> None:
+def test_a_file_that_nobody_may_write_is_not_replaced(desk: ToolDesk) -> None:
     path = desk.put("a", "old")
     path.chmod(0o444)
     with pytest.raises(ToolError, match="read-only"):
@@ -348,7 +350,7 @@ def test_a_file_that_nobody_may_write_is_not_replaced(desk: Desk) -> None:
     assert path.read_text() == "old"
 
 
-def test_a_write_through_a_link_changes_the_file_and_keeps_the_link(desk: Desk) -> None:
+def test_a_write_through_a_link_changes_the_file_and_keeps_the_link(desk: ToolDesk) -> None:
     desk.put("real", "old")
     (desk.root / "l").symlink_to("real")
     desk.files.rewrite(desk.files.resolve("l"), "key", lambda _: b"new")
@@ -356,7 +358,7 @@ def test_a_write_through_a_link_changes_the_file_and_keeps_the_link(desk: Desk) 
     assert (desk.root / "real").read_bytes() == b"new"
 
 
-def test_a_new_file_gets_its_folders(desk: Desk) -> None:
+def test_a_new_file_gets_its_folders(desk: ToolDesk) -> None:
     stamp = desk.files.rewrite(
         desk.files.resolve("a/b/c"), "key", lambda before: b"new" if not before else b""
     )
@@ -364,7 +366,7 @@ def test_a_new_file_gets_its_folders(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_what_someone_else_writes_meanwhile_is_not_overwritten(desk: Desk, there: bool) -> None:
+def test_what_someone_else_writes_meanwhile_is_not_overwritten(desk: ToolDesk, there: bool) -> None:
     path = desk.root / "a"
     if there:
         path.write_text("old")
@@ -379,7 +381,7 @@ def test_what_someone_else_writes_meanwhile_is_not_overwritten(desk: Desk, there
     assert os.listdir(desk.root) == ["a"]
 
 
-def test_what_changed_since_it_was_looked_at_is_not_removed(desk: Desk) -> None:
+def test_what_changed_since_it_was_looked_at_is_not_removed(desk: ToolDesk) -> None:
     path = desk.put("a", "old")
     place = desk.files.resolve("a")
     before = desk.files.read(place).fingerprint
@@ -391,7 +393,7 @@ def test_what_changed_since_it_was_looked_at_is_not_removed(desk: Desk) -> None:
     assert not path.exists()
 
 
-def test_only_an_empty_folder_is_removed_and_no_link_to_one(desk: Desk) -> None:
+def test_only_an_empty_folder_is_removed_and_no_link_to_one(desk: ToolDesk) -> None:
     desk.put("full/a", "x")
     (desk.root / "empty").mkdir()
     (desk.root / "link").symlink_to(desk.outside)
@@ -402,7 +404,7 @@ def test_only_an_empty_folder_is_removed_and_no_link_to_one(desk: Desk) -> None:
     assert sorted(os.listdir(desk.root)) == ["full", "link"]
 
 
-def test_a_failure_while_the_content_is_made_leaves_the_file(desk: Desk) -> None:
+def test_a_failure_while_the_content_is_made_leaves_the_file(desk: ToolDesk) -> None:
     path = desk.put("a", "old")
 
     def fail(before: FileState | None) -> bytes:
@@ -413,7 +415,7 @@ def test_a_failure_while_the_content_is_made_leaves_the_file(desk: Desk) -> None
     assert path.read_text() == "old"
 
 
-def test_changes_from_many_threads_are_all_there(desk: Desk) -> None:
+def test_changes_from_many_threads_are_all_there(desk: ToolDesk) -> None:
     place = desk.files.resolve("count")
 
     def add(number: int) -> None:
@@ -428,7 +430,7 @@ def test_changes_from_many_threads_are_all_there(desk: Desk) -> None:
 
 
 def test_what_a_crash_left_beside_is_taken_up_by_the_same_call(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: ToolDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = desk.files.resolve("a")
     seen: list[str] = []
@@ -451,7 +453,7 @@ def test_what_a_crash_left_beside_is_taken_up_by_the_same_call(
     assert (desk.root / "a").read_bytes() == b"new"
 
 
-def test_no_handle_is_left_open(desk: Desk) -> None:
+def test_no_handle_is_left_open(desk: ToolDesk) -> None:
     before = len(os.listdir("/proc/self/fd"))
     desk.put("a/b", "x")
     (desk.root / "l").symlink_to("l")
@@ -482,7 +484,7 @@ def _outcomes(folder: Path, way: OpenFolder) -> list[str]:
     for number, (make, path) in enumerate([*ESCAPES.values(), *REFUSED.values()]):
         top = folder / str(number)
         top.mkdir(parents=True)
-        desk = Desk(top, way)
+        desk = ToolDesk(top, way)
         make(desk.root)
         try:
             place = desk.files.resolve(path.replace("ROOT", str(desk.root)).replace("OUT", str(desk.outside)))

@@ -15,7 +15,7 @@ from asyncagents.domain.body import encode_body
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.search.list_tree import ListedTree, TreeListing, build_tree
-from tests.support.workspace.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, ToolDesk
 
 _NAMES = [
     "a",
@@ -60,8 +60,8 @@ def _calls(tool: str) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
     return st.tuples(st.just(tool), st.fixed_dictionaries(required, optional=optional))
 
 
-def _furnished(folder: Path) -> Desk:
-    desk = Desk(folder)
+def _furnished(folder: Path) -> ToolDesk:
+    desk = ToolDesk(folder)
     desk.put("a", "one\ntwo\n")
     desk.put("dir/a", "one\r\ntwo")
     desk.put("bin", b"\0\1\2")
@@ -72,7 +72,7 @@ def _furnished(folder: Path) -> Desk:
     return desk
 
 
-def _listed(desk: Desk, context: ToolContext, arguments: dict[str, Any]) -> ListedTree:
+def _listed(desk: ToolDesk, context: ToolContext, arguments: dict[str, Any]) -> ListedTree:
     """The listing itself, in this process: so many of its own would take long."""
     place = desk.seen.plan_of(context.call_id).place
     ignore = tuple(arguments.get("ignore", ()))
@@ -81,7 +81,7 @@ def _listed(desk: Desk, context: ToolContext, arguments: dict[str, Any]) -> List
     )
 
 
-async def _made(desk: Desk, calls: list[tuple[str, dict[str, Any]]]) -> list[str]:
+async def _made(desk: ToolDesk, calls: list[tuple[str, dict[str, Any]]]) -> list[str]:
     errors: list[str] = []
     for tool, arguments in calls:
         context = desk.context()

@@ -15,28 +15,28 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.search.glob_match import glob_filter
 from asyncagents.tools.search.name_search import NameSearch, search_names
 from asyncagents.tools.search.walk import walk
-from tests.support.workspace.file_tool import Desk
+from tests.support.workspace.file_tool import ToolDesk
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> ToolDesk:
+    return ToolDesk(tmp_path)
 
 
-def _names(desk: Desk, pattern: str, path: str = ".") -> list[str]:
+def _names(desk: ToolDesk, pattern: str, path: str = ".") -> list[str]:
     """The search itself, in this process."""
     search = NameSearch(root=desk.files.root, place=desk.files.resolve(path), pattern=pattern, seconds=60)
     found = search_names(desk.files, search, lambda: False)
     return [each.removeprefix(f"{desk.root}/") for each in found.paths]
 
 
-async def _found(desk: Desk, pattern: str, path: str | None = None) -> list[str]:
+async def _found(desk: ToolDesk, pattern: str, path: str | None = None) -> list[str]:
     result = await desk.call("glob", pattern=pattern, path=path)
     return sorted(result.output.splitlines()) if result.metadata["count"] else []
 
 
 @pytest.mark.spec("A-05")
-async def test_the_last_changed_come_first_and_what_is_ignored_does_not_come(desk: Desk) -> None:
+async def test_the_last_changed_come_first_and_what_is_ignored_does_not_come(desk: ToolDesk) -> None:
     names = ["a.py", "src/b.py", "src/deep/c.py", "out/d.py", "src/gen/e.py", ".git/f.py", "src/.git/g.py"]
     for age, name in enumerate(names):
         os.utime(desk.put(name, "x"), (1_000 - age, 1_000 - age))
@@ -91,7 +91,7 @@ def test_a_pattern_fits_as_people_expect(pattern: str, fits: str, not_: str) -> 
     ],
 )
 async def test_what_cannot_be_searched_is_an_error_to_act_on(
-    desk: Desk, given: dict[str, str], told: str
+    desk: ToolDesk, given: dict[str, str], told: str
 ) -> None:
     desk.put("file", "x")
     (desk.root / "loop").symlink_to("loop")
@@ -99,7 +99,7 @@ async def test_what_cannot_be_searched_is_an_error_to_act_on(
         await desk.call("glob", **given)
 
 
-async def test_only_the_first_hundred_are_shown(desk: Desk) -> None:
+async def test_only_the_first_hundred_are_shown(desk: ToolDesk) -> None:
     for number in range(130):
         os.utime(desk.put(f"f{number}", "x"), (number, number))
     result = await desk.call("glob", pattern="f*")
@@ -109,7 +109,7 @@ async def test_only_the_first_hundred_are_shown(desk: Desk) -> None:
     assert result.metadata == {"count": 100, "truncated": True}
 
 
-async def test_links_are_neither_followed_nor_shown(desk: Desk) -> None:
+async def test_links_are_neither_followed_nor_shown(desk: ToolDesk) -> None:
     desk.put("real/a.txt", "x")
     (desk.root / "out").symlink_to(desk.outside)
     (desk.root / "self").symlink_to(".")
@@ -118,7 +118,7 @@ async def test_links_are_neither_followed_nor_shown(desk: Desk) -> None:
     assert await _found(desk, "**/*.txt") == ["real/a.txt"]
 
 
-async def test_outside_it_asks_for_the_folder_and_names_files_in_full(desk: Desk) -> None:
+async def test_outside_it_asks_for_the_folder_and_names_files_in_full(desk: ToolDesk) -> None:
     (desk.root / "link").symlink_to(desk.outside)
     for path in ("../outside", "link"):
         asks = await desk.plan("glob", desk.context(), pattern="*.txt", path=path)
@@ -129,7 +129,7 @@ async def test_outside_it_asks_for_the_folder_and_names_files_in_full(desk: Desk
     assert await _found(desk, "*.txt", "../outside") == [str(desk.outside / "secret.txt")]
 
 
-async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_entered(desk: Desk) -> None:
+async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_entered(desk: ToolDesk) -> None:
     desk.put("d/mine.txt", "x")
     context = desk.context()
     await desk.plan("glob", context, pattern="*", path="d")
@@ -139,7 +139,7 @@ async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_entered(desk: 
         await desk.run("glob", context, pattern="*", path="d")
 
 
-async def test_an_ignored_folder_is_searched_when_it_is_named(desk: Desk) -> None:
+async def test_an_ignored_folder_is_searched_when_it_is_named(desk: ToolDesk) -> None:
     desk.put(".gitignore", "node_modules/\n*.log\n")
     desk.put("node_modules/x/a.js", "x")
     desk.put("node_modules/x/a.log", "x")
@@ -147,13 +147,13 @@ async def test_an_ignored_folder_is_searched_when_it_is_named(desk: Desk) -> Non
     assert await _found(desk, "*", "node_modules") == ["node_modules/x/a.js"]
 
 
-async def test_odd_names_are_found_and_told_in_whole_characters(desk: Desk) -> None:
+async def test_odd_names_are_found_and_told_in_whole_characters(desk: ToolDesk) -> None:
     for name in (b"new\xff.py", "ü.py".encode(), b"-rf.py", b"[x].py"):
         (desk.root / os.fsdecode(name)).write_text("x")
     assert await _found(desk, "*.py") == sorted(["new?.py", "ü.py", "-rf.py", "[x].py"])
 
 
-def test_a_walk_that_nobody_waits_for_ends_and_one_too_large_is_cut(desk: Desk) -> None:
+def test_a_walk_that_nobody_waits_for_ends_and_one_too_large_is_cut(desk: ToolDesk) -> None:
     for number in range(20):
         desk.put(f"d{number}/f", "x")
     stop = Event()
@@ -182,7 +182,7 @@ _IGNORES = st.dictionaries(
 def test_it_finds_what_git_lists(
     tmp_path_factory: pytest.TempPathFactory, paths: set[str], ignores: dict[str, list[str]]
 ) -> None:
-    desk = Desk(tmp_path_factory.mktemp("tree"))
+    desk = ToolDesk(tmp_path_factory.mktemp("tree"))
     for path in sorted(paths):
         _put(desk, path, "x")
     for folder, lines in ignores.items():
@@ -196,7 +196,7 @@ def test_it_finds_what_git_lists(
     assert sorted(_names(desk, "**")) == expected
 
 
-def _put(desk: Desk, path: str, text: str) -> None:
+def _put(desk: ToolDesk, path: str, text: str) -> None:
     with suppress(OSError):  # one path says file, another folder
         desk.put(path, text)
 
@@ -206,7 +206,7 @@ def _put(desk: Desk, path: str, text: str) -> None:
 def test_any_arguments_end_in_a_result_or_a_tool_error(
     tmp_path_factory: pytest.TempPathFactory, pattern: str, path: str | None
 ) -> None:
-    desk = Desk(tmp_path_factory.mktemp("any"))
+    desk = ToolDesk(tmp_path_factory.mktemp("any"))
     desk.put("a/b.py", "x")
 
     async def call() -> None:

@@ -16,17 +16,17 @@ from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.engine.workplace.agents import default_rules
 from asyncagents.errors import ToolError
 from asyncagents.tools.search.grep import GrepResult, GrepSearch, search_lines
-from tests.support.workspace.file_tool import SECRET, Desk, open_grep_desk
+from tests.support.workspace.file_tool import SECRET, ToolDesk, open_grep_desk
 
 USUAL = LineageRules.from_rules(default_rules())
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> ToolDesk:
     return open_grep_desk(tmp_path)
 
 
-def _search(desk: Desk, pattern: str, path: str = ".", include: str | None = None) -> GrepResult:
+def _search(desk: ToolDesk, pattern: str, path: str = ".", include: str | None = None) -> GrepResult:
     """The search itself, in this process."""
     place = desk.files.resolve(path)
     return search_lines(
@@ -34,7 +34,7 @@ def _search(desk: Desk, pattern: str, path: str = ".", include: str | None = Non
     )
 
 
-def _found(desk: Desk, pattern: str, **more: Any) -> list[str]:
+def _found(desk: ToolDesk, pattern: str, **more: Any) -> list[str]:
     result = _search(desk, pattern, **more)
     assert not result.error
     top = f"{desk.root}/"
@@ -42,7 +42,7 @@ def _found(desk: Desk, pattern: str, **more: Any) -> list[str]:
 
 
 @pytest.mark.spec("A-05")
-async def test_lines_come_with_file_and_number_the_last_changed_file_first(desk: Desk) -> None:
+async def test_lines_come_with_file_and_number_the_last_changed_file_first(desk: ToolDesk) -> None:
     os.utime(desk.put("old.py", "import os\nx = 1\n"), (1, 1))
     os.utime(desk.put("src/new.py", "y\n\nx = 22\r\nx = 3\n"), (2, 2))
     desk.put("src/other.txt", "x = 4\n")
@@ -57,7 +57,9 @@ async def test_lines_come_with_file_and_number_the_last_changed_file_first(desk:
 
 
 @pytest.mark.spec("A-05")
-async def test_many_files_are_searched_by_several_processes_and_found_in_the_same_order(desk: Desk) -> None:
+async def test_many_files_are_searched_by_several_processes_and_found_in_the_same_order(
+    desk: ToolDesk,
+) -> None:
     for number in range(1_500):
         path = desk.put(
             f"d{number % 30}/f{number}.txt", f"é\nneedle {number}\n" if number % 40 == 7 else "hay\n"
@@ -76,7 +78,7 @@ async def test_many_files_are_searched_by_several_processes_and_found_in_the_sam
 @pytest.mark.parametrize(
     "pattern", ["needle [0-9]+$", "(needle|straw) 4", "(?i)NEEDLE", "n[a-z]+ 1", "eedle .*7"]
 )
-def test_ripgrep_finds_the_same(desk: Desk, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+def test_ripgrep_finds_the_same(desk: ToolDesk, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
     for number in range(400):
         text = f"Needle {number}\nneedle {number}\nstraw {number}\n" if number % 9 == 0 else "hay\n"
         os.utime(desk.put(f"d{number % 30}/f {number}.txt", text), (number, number))
@@ -108,7 +110,7 @@ async def test_a_pattern_that_takes_for_ever_is_ended_and_the_loop_goes_on(tmp_p
     assert _searches(desk) == []
 
 
-def _searches(desk: Desk) -> list[str]:
+def _searches(desk: ToolDesk) -> list[str]:
     """What it is asked stands in its command line, in hexadecimal digits."""
     root = desk.files.root.encode().hex().encode()
     found = []
@@ -122,12 +124,12 @@ def _searches(desk: Desk) -> list[str]:
     return found
 
 
-def _until_it_searches(desk: Desk) -> None:
+def _until_it_searches(desk: ToolDesk) -> None:
     while not _searches(desk):
         os.sched_yield()
 
 
-async def test_a_search_that_is_given_up_leaves_no_process(desk: Desk) -> None:
+async def test_a_search_that_is_given_up_leaves_no_process(desk: ToolDesk) -> None:
     desk.put("a", "a" * 200 + "b\n")
     context = desk.context()
     await desk.plan("grep", context, pattern="(a+)+$")
@@ -154,7 +156,7 @@ async def test_a_search_that_is_given_up_leaves_no_process(desk: Desk) -> None:
     ],
 )
 async def test_what_cannot_be_searched_is_an_error_to_act_on(
-    desk: Desk, given: dict[str, str], told: str
+    desk: ToolDesk, given: dict[str, str], told: str
 ) -> None:
     os.mkfifo(desk.root / "pipe")
     with pytest.raises(ToolError, match=told):
@@ -162,12 +164,12 @@ async def test_what_cannot_be_searched_is_an_error_to_act_on(
 
 
 @pytest.mark.parametrize("given", [{"pattern": ""}, {"pattern": "a" * 4001}, {"pattern": 1}, {}])
-async def test_a_pattern_that_is_none_is_refused(desk: Desk, given: dict[str, Any]) -> None:
+async def test_a_pattern_that_is_none_is_refused(desk: ToolDesk, given: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         await desk.call("grep", **given)
 
 
-async def test_only_the_first_hundred_are_shown_and_long_lines_are_cut(desk: Desk) -> None:
+async def test_only_the_first_hundred_are_shown_and_long_lines_are_cut(desk: ToolDesk) -> None:
     desk.put("a", "x" * 3_000 + "\n" + "x\n" * 120)
     result = await desk.call("grep", pattern="x")
     lines = result.output.splitlines()
@@ -178,7 +180,7 @@ async def test_only_the_first_hundred_are_shown_and_long_lines_are_cut(desk: Des
 
 
 def test_binary_files_links_and_pipes_are_passed_over_and_what_cannot_be_opened_is_counted(
-    desk: Desk,
+    desk: ToolDesk,
 ) -> None:
     desk.put("bin", b"the secret\0\1\2")
     desk.put("latin", b"the secret caf\xe9\n")
@@ -196,7 +198,7 @@ def test_binary_files_links_and_pipes_are_passed_over_and_what_cannot_be_opened_
     assert result.unread == 1
 
 
-async def test_a_file_that_is_named_is_searched_even_if_it_is_ignored(desk: Desk) -> None:
+async def test_a_file_that_is_named_is_searched_even_if_it_is_ignored(desk: ToolDesk) -> None:
     desk.put(".gitignore", "*.log\n")
     desk.put("a.log", "here\n")
     assert _found(desk, "here") == []
@@ -204,7 +206,9 @@ async def test_a_file_that_is_named_is_searched_even_if_it_is_ignored(desk: Desk
     assert (await desk.call("grep", pattern="here", path="a.log")).output == "a.log:\n  1: here"
 
 
-async def test_a_file_with_secrets_is_searched_only_by_its_name_and_with_leave_to_read_it(desk: Desk) -> None:
+async def test_a_file_with_secrets_is_searched_only_by_its_name_and_with_leave_to_read_it(
+    desk: ToolDesk,
+) -> None:
     for name in (".env", "prod.env", "d/.env.local", ".env.example"):
         desk.put(name, "KEY=1\n")
     result = await desk.call("grep", pattern="KEY")
@@ -221,7 +225,7 @@ async def test_a_file_with_secrets_is_searched_only_by_its_name_and_with_leave_t
     assert "KEY=1" in (await desk.call("grep", pattern="KEY", path=".env")).output
 
 
-async def test_outside_it_asks_for_the_folder_a_file_lies_in(desk: Desk) -> None:
+async def test_outside_it_asks_for_the_folder_a_file_lies_in(desk: ToolDesk) -> None:
     (desk.root / "link").symlink_to(desk.outside)
     outside, search = ("external_directory", (f"{desk.outside}/*",)), ("grep", ("s.",))
     for path in ("../outside", "link"):
@@ -235,7 +239,7 @@ async def test_outside_it_asks_for_the_folder_a_file_lies_in(desk: Desk) -> None
     assert result.output == f"{desk.outside}/secret.txt:\n  1: {SECRET}"
 
 
-async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_entered(desk: Desk) -> None:
+async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_entered(desk: ToolDesk) -> None:
     desk.put("d/mine.txt", "x")
     context = desk.context()
     await desk.plan("grep", context, pattern="secret", path="d")
@@ -274,7 +278,7 @@ _FILES = st.dictionaries(st.sampled_from(["a", "b.py", "d/a", "d/b.log", "c.log"
 def test_it_finds_what_git_grep_finds(
     tmp_path_factory: pytest.TempPathFactory, held: dict[str, list[str]], pattern: str, ignored: str
 ) -> None:
-    desk = Desk(tmp_path_factory.mktemp("tree"))
+    desk = ToolDesk(tmp_path_factory.mktemp("tree"))
     for name, lines in held.items():
         desk.put(name, "".join(f"{line}\n" for line in lines))
     desk.put(".gitignore", f".gitignore\n{ignored}\n")
@@ -294,7 +298,7 @@ def test_it_finds_what_git_grep_finds(
     pattern=st.text(max_size=10) | st.text("a()[]{}*+?|^$\\0-9:<=!P", max_size=10),
     include=st.none() | st.text("*?[]{},!^-\\/ab.", max_size=8),
 )
-def test_any_pattern_ends_in_an_answer(desk: Desk, pattern: str, include: str | None) -> None:
+def test_any_pattern_ends_in_an_answer(desk: ToolDesk, pattern: str, include: str | None) -> None:
     desk.put("a/b", "a line\nanother\n")
     result = _search(desk, pattern, include=include)
     assert not result.error or result.error.endswith(".")

@@ -11,7 +11,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.file import lines
 from asyncagents.tools.file.lines import count_lines, lines_from
 from asyncagents.tools.file.text import MOST_TEXT_LINES
-from tests.support.workspace.file_tool import Desk
+from tests.support.workspace.file_tool import ToolDesk
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +44,7 @@ def test_of_a_long_line_no_more_is_read_than_is_shown() -> None:
 
 
 async def test_a_file_of_many_lines_is_read_at_its_end_and_not_changed(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    desk = ToolDesk(tmp_path)
     count = MOST_TEXT_LINES + 10
     desk.put("many", "\n" * (count - 1) + "last\n")
     read = await desk.call("read", filePath="many", offset=count)
@@ -57,7 +57,7 @@ async def test_a_file_of_many_lines_is_read_at_its_end_and_not_changed(tmp_path:
 
 
 async def test_a_name_that_is_nearly_right_is_found_among_thousands(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    desk = ToolDesk(tmp_path)
     for number in range(1_000):
         desk.put(f"many/{'abc' * 60}{number}", "")
     desk.put("many/README.md", "")

@@ -8,15 +8,15 @@ import pytest
 
 from asyncagents.errors import ToolError
 from asyncagents.tools.search.gitignore import IgnoreRule, is_ignored, parse_rules
-from tests.support.workspace.file_tool import Desk
+from tests.support.workspace.file_tool import ToolDesk
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> ToolDesk:
+    return ToolDesk(tmp_path)
 
 
-async def test_a_tree_is_drawn_without_ignored_and_usual_folders(desk: Desk) -> None:
+async def test_a_tree_is_drawn_without_ignored_and_usual_folders(desk: ToolDesk) -> None:
     for name in (
         "src/a.py",
         "src/deep/b.py",
@@ -43,7 +43,7 @@ async def test_a_tree_is_drawn_without_ignored_and_usual_folders(desk: Desk) -> 
     assert result.metadata == {"count": 6, "truncated": False}
 
 
-async def test_a_folder_below_follows_the_rules_above_it(desk: Desk) -> None:
+async def test_a_folder_below_follows_the_rules_above_it(desk: ToolDesk) -> None:
     desk.put(".gitignore", "*.log\n/src/gen\n")
     for name in ("src/a.py", "src/a.log", "src/gen/x", "src/own/y"):
         desk.put(name, "x")
@@ -51,13 +51,13 @@ async def test_a_folder_below_follows_the_rules_above_it(desk: Desk) -> None:
     assert result.output.splitlines() == [f"{desk.root}/src/", "  a.py"]
 
 
-async def test_links_are_shown_and_not_entered(desk: Desk) -> None:
+async def test_links_are_shown_and_not_entered(desk: ToolDesk) -> None:
     (desk.root / "out").symlink_to(desk.outside)
     (desk.root / "self").symlink_to(".")
     assert (await desk.call("list")).output.splitlines()[1:] == ["  out@", "  self@"]
 
 
-async def test_a_large_tree_is_cut_from_below(desk: Desk) -> None:
+async def test_a_large_tree_is_cut_from_below(desk: ToolDesk) -> None:
     for folder in range(10):
         for file in range(60):
             desk.put(f"d{folder}/f{file}", "x")
@@ -67,7 +67,7 @@ async def test_a_large_tree_is_cut_from_below(desk: Desk) -> None:
     assert result.output.endswith("list a deeper folder to see more of it.)")
 
 
-async def test_it_asks_by_the_real_name_and_for_the_folder_itself_outside(desk: Desk) -> None:
+async def test_it_asks_by_the_real_name_and_for_the_folder_itself_outside(desk: ToolDesk) -> None:
     desk.put("src/a", "x")
     (ask,) = await desk.plan("list", desk.context(), path="src/../src/")
     assert (ask.permission, ask.patterns) == ("list", ("src",))
@@ -77,13 +77,13 @@ async def test_it_asks_by_the_real_name_and_for_the_folder_itself_outside(desk: 
 
 
 @pytest.mark.parametrize("path", ["missing", "file", "a\0", "/proc/self/fd"])
-async def test_what_is_no_folder_is_an_error_to_act_on(desk: Desk, path: str) -> None:
+async def test_what_is_no_folder_is_an_error_to_act_on(desk: ToolDesk, path: str) -> None:
     desk.put("file", "x")
     with pytest.raises(ToolError):
         await desk.call("list", path=path)
 
 
-async def test_a_gitignore_that_is_a_pipe_or_a_link_out_is_passed_over(desk: Desk) -> None:
+async def test_a_gitignore_that_is_a_pipe_or_a_link_out_is_passed_over(desk: ToolDesk) -> None:
     os.mkfifo(desk.root / ".gitignore")
     desk.put("sub/a", "x")
     (desk.root / "sub/.gitignore").symlink_to(desk.outside / "secret.txt")

@@ -8,7 +8,7 @@ import pytest
 from asyncagents.errors import ToolError
 from asyncagents.tools.web.markdown import MOST_DEPTH, MOST_WRITTEN, to_markdown
 from asyncagents.tools.web.markdown_process import read_as_markdown
-from tests.support.workspace.web_site import Fetcher, open_door, processes, says, site
+from tests.support.workspace.web_site import Fetcher, answer_with, open_door, open_site, processes
 
 SLOW = "<a b " * 40_000
 """Python's parser takes minutes for it."""
@@ -30,7 +30,10 @@ async def test_a_page_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_a_page_that_takes_for_ever_holds_up_no_other(tmp_path: Path) -> None:
-    async with site(slow=says(SLOW, kind="text/html"), plain=says("plain")) as base, open_door() as door:
+    async with (
+        open_site(slow=answer_with(SLOW, kind="text/html"), plain=answer_with("plain")) as base,
+        open_door() as door,
+    ):
         slow = asyncio.ensure_future(Fetcher(door, tmp_path, {})(f"{base}/slow"))
         async with asyncio.timeout(60):
             plain = await Fetcher(door, tmp_path, {})(f"{base}/plain")

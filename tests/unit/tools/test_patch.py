@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from asyncagents.domain.call.call import Completed, Failed, Result
 from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.patch import PatchArgs, patch
-from tests.support.workspace.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, ToolDesk
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> ToolDesk:
     return patch_desk(tmp_path)
 
 
-def patch_desk(folder: Path) -> Desk:
-    desk = Desk(folder)
+def patch_desk(folder: Path) -> ToolDesk:
+    desk = ToolDesk(folder)
     desk.tools["patch"] = patch(desk.files, desk.seen)
     return desk
 
@@ -35,18 +35,18 @@ def _patch(*lines: str) -> str:
     return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
 
 
-async def _applied(desk: Desk, *lines: str) -> Completed:
+async def _applied(desk: ToolDesk, *lines: str) -> Completed:
     return await desk.call("patch", patchText=_patch(*lines))
 
 
-def _tree(desk: Desk) -> dict[str, bytes | None]:
+def _tree(desk: ToolDesk) -> dict[str, bytes | None]:
     return {
         str(path.relative_to(desk.root)): path.read_bytes() if path.is_file() else None
         for path in desk.root.rglob("*")
     }
 
 
-def _names(desk: Desk) -> list[str]:
+def _names(desk: ToolDesk) -> list[str]:
     return os.listdir(desk.root)
 
 
@@ -67,7 +67,7 @@ FOUR = (
 )
 
 
-async def _furnished(desk: Desk) -> None:
+async def _furnished(desk: ToolDesk) -> None:
     desk.put("a.py", "one\ntwo\nthree\n")
     desk.put("c.py", "gone\n")
     desk.put("d.py", "four\n").chmod(0o755)
@@ -75,7 +75,7 @@ async def _furnished(desk: Desk) -> None:
 
 
 @pytest.mark.spec("A-05")
-async def test_a_patch_is_shown_as_one_diff_asked_for_once_and_then_done(desk: Desk) -> None:
+async def test_a_patch_is_shown_as_one_diff_asked_for_once_and_then_done(desk: ToolDesk) -> None:
     await _furnished(desk)
     before = _tree(desk)
     context = desk.context()
@@ -108,7 +108,7 @@ async def test_a_patch_is_shown_as_one_diff_asked_for_once_and_then_done(desk: D
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("k", range(5))
 async def test_when_a_write_fails_in_the_midst_everything_is_as_before(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, k: int
+    desk: ToolDesk, monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     await _furnished(desk)
     before = _tree(desk)
@@ -146,7 +146,7 @@ def _failing(patched: pytest.MonkeyPatch, k: int) -> list[str]:
     return calls
 
 
-async def test_what_cannot_be_put_back_is_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_put_back_is_named(desk: ToolDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     await _furnished(desk)
     context = desk.context()
     await desk.plan("patch", context, patchText=_patch(*FOUR))
@@ -189,7 +189,7 @@ async def test_what_cannot_be_put_back_is_named(desk: Desk, monkeypatch: pytest.
     ],
 )
 async def test_one_file_that_cannot_be_changed_leaves_all_as_they_are(
-    desk: Desk, lines: tuple[str, ...], told: str
+    desk: ToolDesk, lines: tuple[str, ...], told: str
 ) -> None:
     await _furnished(desk)
     desk.put("dir/x", "x")
@@ -203,7 +203,7 @@ async def test_one_file_that_cannot_be_changed_leaves_all_as_they_are(
 
 @pytest.mark.spec("A-05")
 async def test_a_file_never_read_may_be_patched_and_one_that_changed_since_it_was_read_may_not(
-    desk: Desk,
+    desk: ToolDesk,
 ) -> None:
     path = desk.put("a.py", "one\ntwo\n")
     await _applied(desk, "*** Update File: a.py", "@@", "-one", "+1")
@@ -218,7 +218,7 @@ async def test_a_file_never_read_may_be_patched_and_one_that_changed_since_it_wa
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("name", ["a.py", "new/deep/b.py", "c.py", "d.py", "moved/e.py"])
-async def test_a_change_between_plan_and_run_stops_the_whole_patch(desk: Desk, name: str) -> None:
+async def test_a_change_between_plan_and_run_stops_the_whole_patch(desk: ToolDesk, name: str) -> None:
     await _furnished(desk)
     context = desk.context()
     await desk.plan("patch", context, patchText=_patch(*FOUR))
@@ -229,7 +229,7 @@ async def test_a_change_between_plan_and_run_stops_the_whole_patch(desk: Desk, n
     assert _tree(desk) == before
 
 
-async def test_patches_of_one_step_to_one_file_are_all_done(desk: Desk) -> None:
+async def test_patches_of_one_step_to_one_file_are_all_done(desk: ToolDesk) -> None:
     path = desk.put("a.py", "".join(f"<{number}>\n" for number in range(10)))
     texts = [_patch("*** Update File: a.py", "@@", f"-<{n}>", f"+[{n}]") for n in range(10)]
     contexts = [desk.context() for _ in texts]
@@ -241,7 +241,7 @@ async def test_patches_of_one_step_to_one_file_are_all_done(desk: Desk) -> None:
     assert path.read_text() == "".join(f"[{number}]\n" for number in range(10))
 
 
-async def test_endings_mark_and_mode_are_kept(desk: Desk) -> None:
+async def test_endings_mark_and_mode_are_kept(desk: ToolDesk) -> None:
     path = desk.put("a.py", b"\xef\xbb\xbfone\r\ntwo\r\nthree")
     path.chmod(0o750)
     lines = ("*** Update File: a.py", "@@", " one", "-two", "+2", "+2b", " three", "+four")
@@ -250,7 +250,7 @@ async def test_endings_mark_and_mode_are_kept(desk: Desk) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o750
 
 
-async def test_a_read_only_file_stops_the_whole_patch(desk: Desk) -> None:
+async def test_a_read_only_file_stops_the_whole_patch(desk: ToolDesk) -> None:
     await _furnished(desk)
     (desk.root / "c.py").chmod(0o444)
     before = _tree(desk)
@@ -262,7 +262,7 @@ async def test_a_read_only_file_stops_the_whole_patch(desk: Desk) -> None:
 @pytest.mark.parametrize("path", ["../outside/secret.txt", "link/secret.txt"])
 @pytest.mark.parametrize("old", [SECRET, "a wrong guess"])
 async def test_outside_it_asks_for_the_folder_and_tells_nothing_before(
-    desk: Desk, path: str, old: str
+    desk: ToolDesk, path: str, old: str
 ) -> None:
     (desk.root / "link").symlink_to(desk.outside)
     text = _patch(f"*** Update File: {path}", "@@", f"-{old}", "+x", f"*** Add File: {path}2", "+x")
@@ -271,12 +271,12 @@ async def test_outside_it_asks_for_the_folder_and_tells_nothing_before(
     assert asks[0].patterns == (f"{desk.outside}/*",)
 
 
-async def test_with_leave_it_is_done_outside_too(desk: Desk) -> None:
+async def test_with_leave_it_is_done_outside_too(desk: ToolDesk) -> None:
     await _applied(desk, "*** Update File: ../outside/secret.txt", "@@", f"-{SECRET}", "+known")
     assert (desk.outside / "secret.txt").read_text() == "known"
 
 
-async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk: Desk) -> None:
+async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk: ToolDesk) -> None:
     desk.put("d/secret.txt", SECRET)
     text = _patch("*** Update File: d/secret.txt", "@@", f"-{SECRET}", "+x", "*** Add File: d/new", "+x")
     context = desk.context()
@@ -289,14 +289,14 @@ async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk:
     assert (desk.outside / "secret.txt").read_text() == SECRET
 
 
-async def test_a_file_too_large_to_be_opened_is_not_patched(desk: Desk) -> None:
+async def test_a_file_too_large_to_be_opened_is_not_patched(desk: ToolDesk) -> None:
     os.truncate(desk.put("huge", ""), 11 * 1024 * 1024)
     with pytest.raises(ToolError, match="larger than 10 MiB"):
         await _applied(desk, "*** Add File: a", "+x", "*** Update File: huge", "@@", "-a", "+b")
     assert sorted(_names(desk)) == ["huge"]
 
 
-async def test_what_was_not_planned_is_not_done(desk: Desk) -> None:
+async def test_what_was_not_planned_is_not_done(desk: ToolDesk) -> None:
     with pytest.raises(ToolError, match="not planned"):
         await desk.run("patch", desk.context(), patchText=_patch("*** Add File: a", "+x"))
     context = desk.context()
@@ -319,7 +319,7 @@ async def test_what_was_not_planned_is_not_done(desk: Desk) -> None:
     ],
 )
 async def test_after_a_crash_the_files_tell_how_far_it_came(
-    desk: Desk, done: tuple[str, ...], kind: type[Result], told: str
+    desk: ToolDesk, done: tuple[str, ...], kind: type[Result], told: str
 ) -> None:
     await _furnished(desk)
     if "a.py" in done:
@@ -334,12 +334,12 @@ async def test_after_a_crash_the_files_tell_how_far_it_came(
     assert re.search(told, result.output if isinstance(result, Completed) else result.error)
 
 
-async def test_after_a_crash_a_file_that_tells_nothing_leaves_it_in_doubt(desk: Desk) -> None:
+async def test_after_a_crash_a_file_that_tells_nothing_leaves_it_in_doubt(desk: ToolDesk) -> None:
     desk.put("a.py", "someone else's\n")
     assert await _reconciled(desk, _patch("*** Update File: a.py", "@@", "-one", "+1")) is None
 
 
-async def _reconciled(desk: Desk, text: str) -> Result | None:
+async def _reconciled(desk: ToolDesk, text: str) -> Result | None:
     reconcile = desk.tools["patch"].reconcile
     assert reconcile is not None
     return await reconcile(msgspec.convert({"patchText": text}, PatchArgs), desk.context())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.tools.process.processes import Processes, ProcessResult
-from tests.support.hostile.daemon import DAEMONS, GHOST, command, survivors
+from tests.support.hostile.daemon import DAEMONS, GHOST, daemon_command, survivors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
@@ -118,7 +118,7 @@ async def until_all_run(folder: Path, number: int) -> None:
 
 def daemons(folder: Path, token: str, then: str) -> list[str]:
     return [
-        command(each, up=folder / f"up{number}", token=token, then=then)
+        daemon_command(each, up=folder / f"up{number}", token=token, then=then)
         for number, each in enumerate(ALL.values())
     ]
 
@@ -156,7 +156,7 @@ async def test_a_ghost_does_not_use_up_the_time_of_its_command(
 ) -> None:
     """It is given longer to end than the command had."""
     result = await bash(
-        processes, command(GHOST, up=tmp_path / "up", token=token, then="exit 3"), timeout=1.9
+        processes, daemon_command(GHOST, up=tmp_path / "up", token=token, then="exit 3"), timeout=1.9
     )
     assert survivors(token) == []
     assert (result.exit_code, result.timed_out) == (3, False)
@@ -278,14 +278,14 @@ async def test_nor_is_it_when_it_kills_its_keeper(
 async def test_who_kills_the_keeper_is_found_all_the_same(
     tmp_path: Path, processes: Processes, token: str, daemon: str
 ) -> None:
-    script = command(daemon, up=tmp_path / "up", token=token, then="kill -9 $PPID; sleep 600")
+    script = daemon_command(daemon, up=tmp_path / "up", token=token, then="kill -9 $PPID; sleep 600")
     result = await bash(processes, script)
     assert survivors(token) == []
     assert (result.exit_code, result.timed_out) == (128 + signal.SIGKILL, False)
 
 
 async def test_a_keeper_that_was_stopped_is_woken(tmp_path: Path, processes: Processes, token: str) -> None:
-    script = command(GHOST, up=tmp_path / "up", token=token, then="kill -STOP $PPID; echo done")
+    script = daemon_command(GHOST, up=tmp_path / "up", token=token, then="kill -STOP $PPID; echo done")
     result = await bash(processes, script, timeout=2)
     assert survivors(token) == []
     assert (result.output, result.timed_out) == ("done\n", True)

@@ -20,7 +20,7 @@ from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.tools.project.projects import MOST_CACHED, Projects
 from asyncagents.tools.project.toolbox import ToolDeps
 from asyncagents.tools.web.web import open_web
-from tests.support.environment import Desk
+from tests.support.environment import ConfigDesk
 
 
 class Nothing(Struct, frozen=True):
@@ -37,12 +37,12 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> ConfigDesk:
+    return ConfigDesk(tmp_path)
 
 
 @pytest.fixture
-async def projects(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Projects]:
+async def projects(desk: ConfigDesk, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Projects]:
     async def run(args: Nothing, context: ToolContext) -> Completed:
         return Completed("x" * 100_000)
 
@@ -58,7 +58,7 @@ async def projects(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-async def preloaded(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Projects]:
+async def preloaded(desk: ConfigDesk, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Projects]:
     """Projects whose directory was read before they were opened: with the agent `old`."""
     agent = desk.write(".asyncagents/agents/old.md", "---\ndescription: Old.\n---\nGo.\n")
     loaded = LoadedProject(
@@ -99,14 +99,14 @@ def session(directory: Path) -> Session:
 
 
 async def action(
-    projects: Projects, desk: Desk, permission: str, pattern: str, *, agent: str = "build"
+    projects: Projects, desk: ConfigDesk, permission: str, pattern: str, *, agent: str = "build"
 ) -> str:
     place = await at(projects, desk.project)
     return place.rules(agent, session(desk.project)).evaluate(permission, pattern)
 
 
 async def test_files_that_were_read_before_are_used_once(
-    preloaded: Projects, clock: FakeClock, desk: Desk
+    preloaded: Projects, clock: FakeClock, desk: ConfigDesk
 ) -> None:
     clock.advance(1_999)
     assert "old" in names(await at(preloaded, desk.project))
@@ -115,7 +115,7 @@ async def test_files_that_were_read_before_are_used_once(
 
 
 async def test_files_that_were_read_too_long_ago_or_elsewhere_are_read_again(
-    preloaded: Projects, clock: FakeClock, desk: Desk
+    preloaded: Projects, clock: FakeClock, desk: ConfigDesk
 ) -> None:
     assert "old" not in names(await at(preloaded, desk.home))
     clock.advance(2_000)
@@ -124,7 +124,7 @@ async def test_files_that_were_read_too_long_ago_or_elsewhere_are_read_again(
 
 @pytest.mark.spec("A-03")
 async def test_rules_that_are_tightened_count_at_once_and_loosened_ones_after_a_restart(
-    projects: Projects, clock: FakeClock, desk: Desk
+    projects: Projects, clock: FakeClock, desk: ConfigDesk
 ) -> None:
     """Whoever may edit a file, or run a command that does, must not be able to open the rules for itself."""
     desk.write("asyncagents.json", {"permission": {"bash": "ask", "edit": "allow"}})
@@ -137,7 +137,7 @@ async def test_rules_that_are_tightened_count_at_once_and_loosened_ones_after_a_
 
 
 async def test_an_agent_that_is_new_may_do_no_more_than_the_default_could(
-    projects: Projects, clock: FakeClock, desk: Desk
+    projects: Projects, clock: FakeClock, desk: ConfigDesk
 ) -> None:
     desk.write("asyncagents.json", {"permission": {"bash": "ask"}})
     await at(projects, desk.project)
@@ -151,7 +151,7 @@ async def test_an_agent_that_is_new_may_do_no_more_than_the_default_could(
 
 
 async def test_a_sandbox_that_is_narrowed_counts_at_once_and_a_widened_one_after_a_restart(
-    projects: Projects, clock: FakeClock, desk: Desk
+    projects: Projects, clock: FakeClock, desk: ConfigDesk
 ) -> None:
     async def sandbox(agent: str = "build") -> Sandbox | None:
         clock.advance(2_000)
@@ -168,7 +168,7 @@ async def test_a_sandbox_that_is_narrowed_counts_at_once_and_a_widened_one_after
 
 
 async def test_what_is_broken_now_counts_as_it_was_and_what_never_worked_is_told(
-    projects: Projects, clock: FakeClock, desk: Desk
+    projects: Projects, clock: FakeClock, desk: ConfigDesk
 ) -> None:
     desk.write("asyncagents.json", "{")
     with pytest.raises(ConfigError, match=r"asyncagents\.json"):
@@ -180,7 +180,7 @@ async def test_what_is_broken_now_counts_as_it_was_and_what_never_worked_is_told
     assert await at(projects, desk.project) is before
 
 
-async def test_only_so_many_directories_are_remembered(projects: Projects, desk: Desk) -> None:
+async def test_only_so_many_directories_are_remembered(projects: Projects, desk: ConfigDesk) -> None:
     first = await at(projects, desk.project)
     for number in range(MOST_CACHED):
         await projects.at(str(desk.project / f"d{number}"))
@@ -188,7 +188,7 @@ async def test_only_so_many_directories_are_remembered(projects: Projects, desk:
 
 
 @pytest.mark.spec("A-07")
-async def test_tools_of_ones_own_are_capped_too(projects: Projects, desk: Desk, tmp_path: Path) -> None:
+async def test_tools_of_ones_own_are_capped_too(projects: Projects, desk: ConfigDesk, tmp_path: Path) -> None:
     tool = (await at(projects, desk.project)).tools["own"]
     context = ToolContext(session_id="s", message_id="m", call_id="c", agent="a", directory="/")  # type: ignore[arg-type]
     done = await tool.run(Nothing(), context)

@@ -11,7 +11,7 @@ from asyncagents.tools.shell.paths import ShellContext
 from asyncagents.tools.shell.rules import command_asks, parse_command
 from tests.support.hostile.everyday import AT_HOME, EVERYDAY
 from tests.support.hostile.hole import DENIED, HOLES, Hole
-from tests.support.hostile.yard import Yard, fill, plant_holes
+from tests.support.hostile.yard import Yard, fill_paths, plant_holes
 
 EVERYTHING = Rule(permission="*", pattern="*", action="allow")
 NO_REMOVING = Rule(permission="bash", pattern="rm *", action="deny")
@@ -23,9 +23,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Yard:
 
 
 def judge(place: Yard, command: str, workdir: str = "") -> tuple[Ask, ...]:
-    start = place.root / fill(workdir, place).lstrip("/") if workdir else place.root
+    start = place.root / fill_paths(workdir, place).lstrip("/") if workdir else place.root
     assert start.is_dir()
-    return command_asks(fill(command, place), directory=place.root, start=start, home=Path("/home/someone"))
+    return command_asks(
+        fill_paths(command, place), directory=place.root, start=start, home=Path("/home/someone")
+    )
 
 
 @pytest.mark.spec("A-03", "A-04")

@@ -11,7 +11,7 @@ from asyncagents.engine.tool import Ask
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.shell.guarded_places import guarded_asks
 from asyncagents.tools.shell.rules import MOST_CHARACTERS, command_asks
-from tests.support.hostile.yard import CANARY, Yard, judged, plant_holes, shell
+from tests.support.hostile.yard import CANARY, Yard, plant_holes, run_calls, shell_calls
 from tests.support.workspace.shell import asks_again, shell_asks
 
 HOME = Path("/home/someone")
@@ -287,7 +287,7 @@ async def test_with_real_rules_and_tools_none_of_them_runs(tmp_path: Path) -> No
         "compgen -C 'touch pwned' x",
     )
     before = yard.picture()
-    found = await judged(tmp_path, yard, shell(lines), permission={"bash": "allow"})
+    found = await run_calls(tmp_path, yard, shell_calls(lines), permission={"bash": "allow"})
     assert [lines[number] for number in found.unasked] == []
     assert yard.picture() == before
-    assert CANARY not in found.told
+    assert CANARY not in found.text

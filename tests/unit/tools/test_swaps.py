@@ -14,7 +14,7 @@ from asyncagents.tools.file.open_beneath import OpenFolder
 from asyncagents.tools.file.path import InsidePath
 from asyncagents.tools.search.grep import GrepSearch, search_lines
 from asyncagents.tools.search.name_search import NameSearch, search_names
-from tests.support.workspace.file_tool import OPEN_WAYS, SECRET, Desk, swapped
+from tests.support.workspace.file_tool import OPEN_WAYS, SECRET, ToolDesk, swap_forever
 
 ROUNDS = 300
 
@@ -28,19 +28,19 @@ def way(request: pytest.FixtureRequest) -> OpenFolder:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, way: OpenFolder) -> Desk:
-    desk = Desk(tmp_path, way)
+def desk(tmp_path: Path, way: OpenFolder) -> ToolDesk:
+    desk = ToolDesk(tmp_path, way)
     desk.tools["patch"] = patch(desk.files, desk.seen)
     (desk.outside / "only-outside.txt").write_text(SECRET)
     return desk
 
 
 @pytest.mark.spec("A-05")
-def test_a_glob_never_tells_a_name_from_outside(desk: Desk) -> None:
+def test_a_glob_never_tells_a_name_from_outside(desk: ToolDesk) -> None:
     told: Counter[str] = Counter()
     root = desk.files.root
     search = NameSearch(root=root, place=InsidePath(root, ()), pattern="*.txt", seconds=60)
-    with swapped(desk):
+    with swap_forever(desk):
         while told.total() < ROUNDS or len(told) < 2:  # the thread may be slow to get its turn
             told["\n".join(search_names(desk.files, search, lambda: False).paths)] += 1
     # It is found under one of its two names, under both, or under none.
@@ -48,12 +48,12 @@ def test_a_glob_never_tells_a_name_from_outside(desk: Desk) -> None:
 
 
 @pytest.mark.spec("A-05")
-def test_a_grep_never_tells_a_line_from_outside(desk: Desk) -> None:
+def test_a_grep_never_tells_a_line_from_outside(desk: ToolDesk) -> None:
     lines: Counter[str] = Counter()
     search = GrepSearch(
         rules=USUAL, root=desk.files.root, place=InsidePath(desk.files.root, ()), pattern="mine|secret"
     )
-    with swapped(desk):
+    with swap_forever(desk):
         for _ in range(ROUNDS):
             lines.update(match.text for match in search_lines(search).matches)
         while not lines:
@@ -62,9 +62,9 @@ def test_a_grep_never_tells_a_line_from_outside(desk: Desk) -> None:
 
 
 @pytest.mark.spec("A-05")
-async def test_a_patch_without_leave_never_writes_outside(desk: Desk) -> None:
+async def test_a_patch_without_leave_never_writes_outside(desk: ToolDesk) -> None:
     ends: Counter[str] = Counter()
-    with swapped(desk):
+    with swap_forever(desk):
         while ends.total() < ROUNDS or len(ends) < 2:
             ends[await _patched(desk, ends.total())] += 1
     assert (desk.outside / "secret.txt").read_text() == SECRET
@@ -72,7 +72,7 @@ async def test_a_patch_without_leave_never_writes_outside(desk: Desk) -> None:
     assert ends["done"] or ends["refused"]
 
 
-async def _patched(desk: Desk, number: int) -> str:
+async def _patched(desk: ToolDesk, number: int) -> str:
     lines = [f"*** Add File: d/new{number}", "+x", f"*** Add File: beside{number}", "+x"]
     text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
     context = desk.context()

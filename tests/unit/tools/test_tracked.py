@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from asyncagents.tools.file.path import InsidePath, OutsidePath
 from asyncagents.tools.git.index import TrackedFiles, index_names
-from tests.support.workspace.file_tool import Desk, open_grep_desk
+from tests.support.workspace.file_tool import ToolDesk, open_grep_desk
 
 IGNORED = {
     "vendor/lib/a.py": "needle",
@@ -29,7 +29,7 @@ def git(root: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> ToolDesk:
     desk = open_grep_desk(tmp_path)
     for name, text in IGNORED.items():
         desk.put(name, text)
@@ -41,7 +41,7 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("version", ["2", "3", "4"])
-async def test_a_file_that_git_tracks_is_found_though_a_rule_ignores_it(desk: Desk, version: str) -> None:
+async def test_a_file_that_git_tracks_is_found_though_a_rule_ignores_it(desk: ToolDesk, version: str) -> None:
     git(desk.root, "add", ".gitignore", "plain.py")
     git(desk.root, "add", "--force", "vendor/lib/a.py", "x.log")
     git(desk.root, "update-index", "--index-version", version)
@@ -60,14 +60,14 @@ async def test_a_file_that_git_tracks_is_found_though_a_rule_ignores_it(desk: De
 
 
 @pytest.mark.spec("A-05")
-async def test_a_file_that_git_no_longer_tracks_is_ignored_again(desk: Desk) -> None:
+async def test_a_file_that_git_no_longer_tracks_is_ignored_again(desk: ToolDesk) -> None:
     git(desk.root, "add", "--force", "vendor", "x.log")
     assert "vendor/c.py" in (await desk.call("glob", pattern="*.py")).output
     git(desk.root, "rm", "-q", "--cached", "-r", "vendor")
     assert (await desk.call("glob", pattern="*.py")).output == "plain.py"
 
 
-async def test_what_the_caller_of_list_leaves_out_stays_out(desk: Desk) -> None:
+async def test_what_the_caller_of_list_leaves_out_stays_out(desk: ToolDesk) -> None:
     git(desk.root, "add", "--force", "vendor")
     drawn = (await desk.call("list", ignore=["lib/"])).output
     assert "c.py" in drawn

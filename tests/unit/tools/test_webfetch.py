@@ -20,7 +20,15 @@ from asyncagents.tools.web.markdown import to_markdown
 from asyncagents.tools.web.public_address import is_public, reach_of
 from asyncagents.tools.web.url import parse_address
 from asyncagents.tools.web.web import open_web
-from tests.support.workspace.web_site import PUBLIC, Fetcher, Handler, leads_to, open_door, says, site
+from tests.support.workspace.web_site import (
+    PUBLIC,
+    Fetcher,
+    Handler,
+    answer_with,
+    open_door,
+    open_site,
+    redirect_to,
+)
 
 PAGE = """<html><head><title>T</title><style>x{}</style></head><body><h1>Title</h1><p>Some <b>bold</b>
 and a <a href="/next">link</a>.</p><script>alert(1)</script>
@@ -38,7 +46,7 @@ async def fetch(tmp_path: Path, url: str, format: str = "markdown") -> Completed
 
 @pytest.mark.spec("A-05")
 async def test_a_page_is_read_as_markdown(tmp_path: Path) -> None:
-    async with site(page=says(PAGE, kind="text/html")) as base:
+    async with open_site(page=answer_with(PAGE, kind="text/html")) as base:
         done = await fetch(tmp_path, f"{base}/page")
         source = await fetch(tmp_path, f"{base}/page", "html")
     assert done.output.startswith("# Title\n\nSome **bold** and a [link](")
@@ -51,14 +59,16 @@ async def test_a_page_is_read_as_markdown(tmp_path: Path) -> None:
 
 
 async def test_a_host_with_other_letters_is_fetched(tmp_path: Path) -> None:
-    async with site(page=says("plain")) as base:
+    async with open_site(page=answer_with("plain")) as base:
         done = await fetch(tmp_path, f"{base.replace('site.test', 'BÜCHER.test')}/page")
     assert done.output == "plain"
     assert done.metadata["url"] == f"{base.replace('site.test', 'xn--bcher-kva.test')}/page"
 
 
 async def test_a_redirect_is_followed_and_too_many_are_not(tmp_path: Path) -> None:
-    async with site(hop=leads_to("/page"), loop=leads_to("/loop"), page=says("plain")) as base:
+    async with open_site(
+        hop=redirect_to("/page"), loop=redirect_to("/loop"), page=answer_with("plain")
+    ) as base:
         done = await fetch(tmp_path, f"{base}/hop")
         with pytest.raises(ToolError, match="more than 5 redirects"):
             await fetch(tmp_path, f"{base}/loop")
@@ -73,9 +83,9 @@ async def test_a_redirect_goes_where_the_rules_allow_and_nowhere_else(tmp_path: 
         heard.append(request.host)
         return web.Response(text="other")
 
-    async with site(other=other) as base:
+    async with open_site(other=other) as base:
         there = f"{base.replace('site.test', 'other.test')}/other"
-        async with site(go=leads_to(there.replace("http:", "HTTP:"))) as start, open_door() as door:
+        async with open_site(go=redirect_to(there.replace("http:", "HTTP:"))) as start, open_door() as door:
             deny = {"webfetch": {"*": "allow", "http://other.test:*": "deny"}}
             ask = {"webfetch": {"*": "ask", "http://site.test:*": "allow"}}
             with pytest.raises(ToolError, match=f"redirects to {there}, which the rules do not allow"):
@@ -130,7 +140,7 @@ async def test_a_page_without_end_is_cut(tmp_path: Path) -> None:
             await response.write(b"x" * 65_536)
         return response
 
-    async with site(flood=flood) as base:
+    async with open_site(flood=flood) as base:
         done = await fetch(tmp_path, f"{base}/flood")
     assert (done.metadata["truncated"], len(done.output) < 51_000) == (True, True)
 
@@ -138,12 +148,12 @@ async def test_a_page_without_end_is_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("handler", "says_so"),
     [
-        (says("no", status=404), "answered 404"),
-        (says("x", kind="image/png"), "not a text"),
+        (answer_with("no", status=404), "answered 404"),
+        (answer_with("x", kind="image/png"), "not a text"),
     ],
 )
 async def test_what_cannot_be_read_is_said(tmp_path: Path, handler: Handler, says_so: str) -> None:
-    async with site(page=handler) as base:
+    async with open_site(page=handler) as base:
         with pytest.raises(ToolError, match=says_so):
             await fetch(tmp_path, f"{base}/page")
 
@@ -173,7 +183,7 @@ async def test_what_is_packed_is_unpacked_only_so_far(tmp_path: Path) -> None:
         "short": packed(gzip.compress(b"plain" * 1000)[:40]),
         "none": packed(b"plain", "identity"),
     }
-    async with site(**pages) as base:
+    async with open_site(**pages) as base:
         done = {name: await fetch(tmp_path, f"{base}/{name}") for name in ("plain", "bomb", "none")}
         for name, reason in (("twice", "not asked for"), ("brotli", "not asked for"), ("broken", "damaged")):
             with pytest.raises(ToolError, match=reason):

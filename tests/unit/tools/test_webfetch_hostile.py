@@ -18,7 +18,7 @@ from tests.support.workspace.web_site import (
     CANARY,
     PUBLIC,
     Fetcher,
-    Service,
+    LocalService,
     open_door,
     serve,
     serve_redirects,
@@ -103,7 +103,7 @@ async def said(fetch: Fetcher, url: str) -> str:
 
 @pytest.mark.spec("A-03", "A-05")
 async def test_no_odd_redirect_leads_to_this_machine(tmp_path: Path) -> None:
-    service = Service()
+    service = LocalService()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port:
         here = f"127.0.0.1:{port}"
         locations = [
@@ -127,7 +127,7 @@ async def test_no_odd_redirect_leads_to_this_machine(tmp_path: Path) -> None:
             for number in range(len(locations)):
                 with pytest.raises(ToolError):
                     await fetch(f"{site}/{number}")
-    assert service.heard == []
+    assert service.requests == []
 
 
 @pytest.mark.spec("A-03")

@@ -17,10 +17,10 @@ from tests.support.workspace.web_site import (
     CANARY,
     PUBLIC,
     Fetcher,
-    Service,
+    LocalService,
+    answer_with,
     open_door,
     reach,
-    says,
     serve,
     serve_redirects,
 )
@@ -31,11 +31,11 @@ LOCAL_TOO = {**EVERYTHING, "webfetch_local": "allow"}
 
 @pytest.mark.spec("A-03")
 async def test_no_spelling_of_a_local_address_is_fetched_unasked(tmp_path: Path) -> None:
-    service = Service()
+    service = LocalService()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port, open_door() as door:
         fetch = Fetcher(door, tmp_path, EVERYTHING)
         asks = [await _held(fetch, spelling.format(port=port)) for spelling in (*SPELLINGS, *NAMES)]
-    assert service.heard == []
+    assert service.requests == []
     assert len(SPELLINGS) >= 100
     assert {ask.permission for ask in asks if ask is not None} == {"webfetch_local"}
     assert sum(ask is not None for ask in asks) > 20  # those that are addresses can be asked for
@@ -55,7 +55,7 @@ async def _held(fetch: Fetcher, url: str) -> Ask | None:
 async def test_no_spelling_of_a_local_address_is_reached_by_a_redirect(
     tmp_path: Path, rules: dict[str, str]
 ) -> None:
-    service = Service()
+    service = LocalService()
     refused: dict[str, str] = {}
     async with serve("127.0.0.1", "::1", handler=service.answer) as port, open_door() as door:
         locations = [each.format(port=port) for each in (*SPELLINGS, *NAMES, *NEVER)]
@@ -64,7 +64,7 @@ async def test_no_spelling_of_a_local_address_is_reached_by_a_redirect(
                 with pytest.raises(ToolError) as error:
                     await Fetcher(door, tmp_path, rules)(f"{base}/{number}")
                 refused[location] = str(error.value)
-    assert service.heard == []
+    assert service.requests == []
     assert not [each for each in refused.values() if CANARY in each]
     # What names no host leads to a page of the same site, which is not there.
     assert {each for each, why in refused.items() if "answered 404" in why} == {
@@ -83,7 +83,7 @@ async def test_some_addresses_are_never_reached(tmp_path: Path, url: str) -> Non
 
 @pytest.mark.spec("A-05")
 async def test_a_local_server_is_fetched_once_that_is_allowed_by_name(tmp_path: Path) -> None:
-    service = Service()
+    service = LocalService()
     async with serve("127.0.0.1", handler=service.answer) as port, open_door() as door:
         url = f"http://localhost:{port}/"
         asked = await Fetcher(door, tmp_path, {})(url)
@@ -109,15 +109,15 @@ async def test_a_local_server_is_fetched_once_that_is_allowed_by_name(tmp_path: 
     "host", ["[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "127.0.0.1.", "①②⑦.0.0.1", "a.localhost"]
 )
 async def test_an_address_that_is_allowed_is_dialled_as_it_was_judged(tmp_path: Path, host: str) -> None:
-    service = Service()
+    service = LocalService()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port, open_door() as door:
         done = await Fetcher(door, tmp_path, LOCAL_TOO)(f"http://{host}:{port}/x")
     assert isinstance(done, Completed)
-    assert (done.output, len(service.heard)) == (CANARY, 1)
+    assert (done.output, len(service.requests)) == (CANARY, 1)
 
 
 async def test_the_server_that_runs_the_agent_is_never_fetched_from(tmp_path: Path) -> None:
-    service = Service()
+    service = LocalService()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port, open_door(port) as door:
         fetch = Fetcher(door, tmp_path, LOCAL_TOO)
         for host in (
@@ -131,7 +131,7 @@ async def test_the_server_that_runs_the_agent_is_never_fetched_from(tmp_path: Pa
         ):
             with pytest.raises(ToolError, match="the server that runs you"):
                 await fetch(f"http://{host}:{port}/v1/health")
-    assert service.heard == []
+    assert service.requests == []
 
 
 async def test_a_local_page_leads_to_others_as_the_rules_say(tmp_path: Path) -> None:
@@ -174,13 +174,13 @@ async def test_a_name_that_leads_elsewhere_later_is_dialled_where_it_led_when_it
 ) -> None:
     """A name server answers with a public address first and with one of this machine from then on."""
     answers = [[PUBLIC], ["127.0.0.1"], ["127.0.0.1"]]
-    service = Service()
+    service = LocalService()
 
     async def rebinds(host: str, port: int) -> list[str]:
         return answers.pop(0)
 
     async with (
-        serve(PUBLIC, handler=says("public")) as port,
+        serve(PUBLIC, handler=answer_with("public")) as port,
         serve("127.0.0.1", handler=service.answer) as _,
         open_web(look_up=rebinds, reach_of=reach) as door,
     ):
@@ -189,16 +189,16 @@ async def test_a_name_that_leads_elsewhere_later_is_dialled_where_it_led_when_it
     assert isinstance(done, Completed)
     assert done.output == "public"
     assert isinstance(again, Ask)
-    assert (again.permission, service.heard) == ("webfetch_local", [])
+    assert (again.permission, service.requests) == ("webfetch_local", [])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "①②⑦.⓪.⓪.①", "[::1]", "[::ffff:127.0.0.1]", "localhost"])
 async def test_a_connection_reaches_nothing_but_what_was_looked_up(host: str) -> None:
     """Whatever a client library makes of an address: the socket is made for what was judged alone."""
-    service = Service()
+    service = LocalService()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port:
         target = WebTarget(parse_address(f"http://site.test:{port}/"), ("127.0.0.2",), is_local=False)
         async with _open_session(target) as session:
             with pytest.raises((ClientError, NotPublic)):
                 await session.get(URL(f"http://{host}:{port}/"))
-    assert service.heard == []
+    assert service.requests == []

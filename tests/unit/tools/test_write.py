@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import ToolError
-from tests.support.workspace.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, ToolDesk
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> ToolDesk:
+    return ToolDesk(tmp_path)
 
 
-async def test_a_new_file_is_shown_as_a_diff_and_then_written(desk: Desk) -> None:
+async def test_a_new_file_is_shown_as_a_diff_and_then_written(desk: ToolDesk) -> None:
     context = desk.context()
     given = {"filePath": "src/new.py", "content": "a = 1\nb = 2\n"}
     (ask,) = await desk.plan("write", context, **given)
@@ -28,7 +28,7 @@ async def test_a_new_file_is_shown_as_a_diff_and_then_written(desk: Desk) -> Non
 
 
 @pytest.mark.spec("A-05")
-async def test_a_file_that_was_not_read_is_not_overwritten(desk: Desk) -> None:
+async def test_a_file_that_was_not_read_is_not_overwritten(desk: ToolDesk) -> None:
     desk.put("a", "old\n")
     with pytest.raises(ToolError, match="read it before you write it"):
         await desk.call("write", filePath="a", content="new\n")
@@ -38,7 +38,7 @@ async def test_a_file_that_was_not_read_is_not_overwritten(desk: Desk) -> None:
 
 
 @pytest.mark.spec("A-05")
-async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(desk: Desk) -> None:
+async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(desk: ToolDesk) -> None:
     path = desk.put("a", "old\n")
     await desk.call("read", filePath="a")
     path.write_text("someone's\n")
@@ -47,7 +47,7 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(desk: De
     assert path.read_text() == "someone's\n"
 
 
-async def test_a_change_between_plan_and_run_is_not_overwritten(desk: Desk) -> None:
+async def test_a_change_between_plan_and_run_is_not_overwritten(desk: ToolDesk) -> None:
     path = desk.put("a", "old\n")
     await desk.call("read", filePath="a")
     context = desk.context()
@@ -58,7 +58,7 @@ async def test_a_change_between_plan_and_run_is_not_overwritten(desk: Desk) -> N
     assert path.read_text() == "someone's\n"
 
 
-async def test_a_file_that_appears_between_plan_and_run_is_not_overwritten(desk: Desk) -> None:
+async def test_a_file_that_appears_between_plan_and_run_is_not_overwritten(desk: ToolDesk) -> None:
     context = desk.context()
     await desk.plan("write", context, filePath="a", content="new\n")
     path = desk.put("a", "someone's\n")
@@ -67,7 +67,7 @@ async def test_a_file_that_appears_between_plan_and_run_is_not_overwritten(desk:
     assert path.read_text() == "someone's\n"
 
 
-async def test_what_one_session_read_another_has_not(desk: Desk) -> None:
+async def test_what_one_session_read_another_has_not(desk: ToolDesk) -> None:
     desk.put("a", "old\n")
     await desk.call("read", filePath="a")
     with pytest.raises(ToolError, match="not read in this session"):
@@ -76,7 +76,7 @@ async def test_what_one_session_read_another_has_not(desk: Desk) -> None:
 
 async def test_a_second_run_after_a_crash_finds_its_own_work(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
-    desk = Desk(tmp_path / "first")
+    desk = ToolDesk(tmp_path / "first")
     desk.put("a", "new\n")  # written before the process died, and known to nobody since
     result = await desk.call("write", filePath="a", content="new\n")
     assert "already" in result.output
@@ -96,7 +96,7 @@ async def test_a_second_run_after_a_crash_finds_its_own_work(tmp_path: Path) -> 
     ],
 )
 async def test_line_endings_and_byte_order_mark_are_kept(
-    desk: Desk, before: bytes, content: str, after: bytes
+    desk: ToolDesk, before: bytes, content: str, after: bytes
 ) -> None:
     path = desk.put("a", before)
     await desk.call("read", filePath="a")
@@ -104,13 +104,13 @@ async def test_line_endings_and_byte_order_mark_are_kept(
     assert path.read_bytes() == after
 
 
-async def test_writes_in_a_row_need_no_read_between(desk: Desk) -> None:
+async def test_writes_in_a_row_need_no_read_between(desk: ToolDesk) -> None:
     await desk.call("write", filePath="a", content="one\n")
     await desk.call("write", filePath="a", content="two\n")
     assert (desk.root / "a").read_text() == "two\n"
 
 
-async def test_outside_asks_for_both_and_tells_the_model_nothing_before(desk: Desk) -> None:
+async def test_outside_asks_for_both_and_tells_the_model_nothing_before(desk: ToolDesk) -> None:
     context = desk.context()
     given = {"filePath": "../outside/secret.txt", "content": "x"}
     asks = await desk.plan("write", context, **given)
@@ -120,12 +120,12 @@ async def test_outside_asks_for_both_and_tells_the_model_nothing_before(desk: De
     assert (desk.outside / "secret.txt").read_text() == SECRET
 
 
-async def test_a_granted_new_file_outside_is_written(desk: Desk) -> None:
+async def test_a_granted_new_file_outside_is_written(desk: ToolDesk) -> None:
     await desk.call("write", filePath=str(desk.outside / "new"), content="x")
     assert (desk.outside / "new").read_text() == "x"
 
 
-async def test_the_plan_changes_with_the_file_so_that_an_old_answer_does_not_count(desk: Desk) -> None:
+async def test_the_plan_changes_with_the_file_so_that_an_old_answer_does_not_count(desk: ToolDesk) -> None:
     given = {"filePath": "a", "content": "new\n"}
     desk.put("a", "old\n")
     await desk.call("read", filePath="a")
@@ -136,7 +136,7 @@ async def test_the_plan_changes_with_the_file_so_that_an_old_answer_does_not_cou
 
 
 @pytest.mark.parametrize("path", ["", "folder", ".", "a\0b", "file/below", "folder/", "n" * 300])
-async def test_what_cannot_be_written_is_an_error_to_act_on(desk: Desk, path: str) -> None:
+async def test_what_cannot_be_written_is_an_error_to_act_on(desk: ToolDesk, path: str) -> None:
     (desk.root / "folder").mkdir()
     desk.put("file", "x")
     with pytest.raises(ToolError):
