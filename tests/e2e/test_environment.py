@@ -101,10 +101,10 @@ async def test_a_command_of_a_server_finds_no_secret(tmp_path: Path) -> None:
         async with open_server_process(desk, "--port", "0", env=canaries(desk)) as server:
             shown = read_environment(server.process.pid)
             caller = server.client
-            made = await caller.request("POST", "/session", json={}, headers=caller.authorization)
+            made = await caller.request("POST", "/session", body={}, headers=caller.authorization)
             at = f"/session/{made.json['id']}/message"
             parts = [{"type": "text", "text": "Tell me"}]
-            told = await caller.request("POST", at, json={"parts": parts}, headers=caller.authorization)
+            told = await caller.request("POST", at, body={"parts": parts}, headers=caller.authorization)
             assert told.status == 200, told
             messages = await caller.request("GET", at, headers=caller.authorization)
     assert secrets(desk, tool_outputs(messages.json)) == set()

@@ -32,10 +32,10 @@ async def ask(desk: Desk) -> tuple[str, str]:
     """What the command printed, and the token that it looked for."""
     async with open_server_process(desk, "--port", "0") as server:
         caller = server.client
-        made = await caller.request("POST", "/session", json={}, headers=caller.authorization)
+        made = await caller.request("POST", "/session", body={}, headers=caller.authorization)
         at = f"/session/{made.json['id']}/message"
         body: dict[str, Any] = {"parts": [{"type": "text", "text": "Try it"}]}
-        told = await caller.request("POST", at, json=body, headers=caller.authorization)
+        told = await caller.request("POST", at, body=body, headers=caller.authorization)
         assert told.status == 200, told
         messages = await caller.request("GET", at, headers=caller.authorization)
         token = (desk.data / "token").read_text().strip()

@@ -16,7 +16,7 @@ from tests.support.process.server import ServerProcess, open_server_process
 
 
 async def post(server: ServerProcess, path: str, **body: Any) -> Any:
-    told = await server.client.request("POST", path, json=body, headers=server.client.authorization)
+    told = await server.client.request("POST", path, body=body, headers=server.client.authorization)
     assert told.status == 200, told
     return told.json
 

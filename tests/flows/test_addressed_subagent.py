@@ -9,9 +9,8 @@ from asyncagents.config.config import AgentConfig
 from asyncagents.domain.event import SessionIdle
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.http.coding import create_session, serve_coding_project
 from tests.support.http.opencode import entry_text, text_prompt
-from tests.support.http.server import StageClient
+from tests.support.http.server import StageClient, create_session, serve_coding_project
 
 SCRIPT = {
     "Where is it?": [[say("In a.py.")]],

@@ -19,7 +19,8 @@ from asyncagents.domain.event import SessionIdle
 from asyncagents.engine.tool import Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.server.rate_limit import BURST
-from tests.support.http.client import HttpClient, Response, serve_runtime
+from tests.support.http.client import HttpClient, Response
+from tests.support.http.server import serve_runtime
 from tests.support.runtime import Stage, open_stage
 from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import (

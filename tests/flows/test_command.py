@@ -16,7 +16,7 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
-from tests.support.project import create_repository
+from tests.support.git import create_repository
 from tests.support.runtime import Stage, answer_of, open_stage
 
 

@@ -18,9 +18,8 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.inside import inside
-from tests.support.http.coding import GREETINGS, serve_coding_project
 from tests.support.http.opencode import entry_text, text_prompt
-from tests.support.http.server import StageClient, serve_stage
+from tests.support.http.server import GREETINGS, StageClient, serve_coding_project, serve_stage
 from tests.support.runtime import EventListener, Stage, open_sqlite_runtime
 from tests.support.tool import CAREFUL, Gate
 from tests.support.wait import PATIENCE
@@ -107,7 +106,7 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
     ):
         with inside(runtime).bus.subscribe() as heard:
             session = await runtime.create_session(directory=tmp_path)
-            at = StageClient(Stage(runtime, session.id, model, EventListener(heard)), listing, http)
+            at = StageClient(http, listing, Stage(runtime, session.id, model, EventListener(heard)))
             new = await at.post("/session", {"model": {"providerID": "scripted", "id": "nothing"}})
             prompts = [
                 await at.post(f"/session/{session.id}/{route}", {**text_prompt("hi"), "model": unknown})
@@ -158,8 +157,8 @@ async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_p
         seen: list[str] = []
         cursor, pages = "", 0
         while True:
-            async with at._http.get(
-                f"{at.listing.url}/experimental/session?limit=3{cursor}", headers=at._token
+            async with at.http.get(
+                f"{at.listing.url}/experimental/session?limit=3{cursor}", headers=at.authorization
             ) as response:
                 seen += [each["title"] for each in await response.json()]
                 pages += 1
@@ -186,10 +185,10 @@ async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) ->
         ended: dict[str, Any] = {}
         url: str | None = f"{at.listing.url}{where}/message?limit=4&directory={tmp_path}&auth_token=eA"
         while url:
-            async with at._http.get(url, headers=at._token) as response:
+            async with at.http.get(url, headers=at.authorization) as response:
                 pages = await response.json() + pages
                 cursor = response.headers.get("x-next-cursor")
-                url = response.links["next"]["url"].human_repr() if cursor else None  # type: ignore[union-attr]
+                url = response.links["next"]["url"].human_repr() if cursor else None
                 exposed = response.headers.get("access-control-expose-headers")
                 assert (exposed == "Link, X-Next-Cursor") == bool(cursor)
                 assert "auth_token" not in str(url), "a proof is not repeated"
@@ -258,8 +257,12 @@ async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
         messages = (await at.get(f"{where}/message")).json
         whole = (await at.request("POST", f"{where}/fork")).json
         second = (await at.post(f"/session/{whole['id']}/fork", {"messageID": None})).json
-        part = await at.post(f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, idempotency_key="k")
-        same = await at.post(f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, idempotency_key="k")
+        part = await at.post(
+            f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, headers={"idempotency-key": "k"}
+        )
+        same = await at.post(
+            f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, headers={"idempotency-key": "k"}
+        )
         copied = (await at.get(f"/session/{part.json['id']}/message")).json
         answer = (await at.post(f"/session/{part.json['id']}/message", text_prompt("more"))).json
         nobody = await at.post(f"{where}/fork", {"messageID": "msg_none"})

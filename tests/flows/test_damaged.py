@@ -11,8 +11,9 @@ from asyncagents.client import open_client
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Damaged
 from asyncagents.llm.scripted import say
-from tests.support.http.client import Response, StageClient, serve_delegation
+from tests.support.http.client import Response
 from tests.support.http.cutting_proxy import open_cutting_proxy
+from tests.support.http.server import StageClient, serve_delegation
 
 SCRIPT = {"hi": [[say("Hello.")]]}
 SAID = {"parts": [{"type": "text", "text": "hi"}]}
@@ -58,7 +59,7 @@ def spoil(data: Path, table: str, session_id: SessionId) -> None:
 
 async def ask(at: StageClient, method: str, path: str, body: Any = None) -> Response:
     more = {} if body is None else {"json": body}
-    return await at.caller.request(method, path, headers=at.caller.authorization, **more)
+    return await at.request(method, path, headers=at.authorization, **more)
 
 
 @pytest.mark.spec("X-11")

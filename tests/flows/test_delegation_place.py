@@ -39,8 +39,8 @@ from tests.support.delegation import (
     visible_texts,
     wait_until_quiet,
 )
+from tests.support.git import create_repository
 from tests.support.model import WindowModel, is_summary_request
-from tests.support.project import create_repository
 from tests.support.runtime import open_stage
 from tests.support.tool import OPEN_TODOS, Gate, read_nudges, write_todos
 from tests.support.wait import PATIENCE

@@ -9,7 +9,7 @@ import pytest
 from asyncagents.llm.scripted import call, say
 from scripts.http_api import PAGE, page
 from tests.support.delegation import launch_task
-from tests.support.http.client import StageClient, serve_delegation
+from tests.support.http.server import StageClient, serve_delegation
 from tests.support.tool import ECHO
 from tests.support.webhook.delivery import WaitingService
 
@@ -68,7 +68,7 @@ async def test_what_the_server_shows_has_the_shape_that_its_document_says(tmp_pa
         await at.stage.prompt("delegate")
         document = await at.json("/doc")
         for path, where in (await examples(at)).items():
-            told = await at.caller.request("GET", where, headers=at.caller.authorization)
+            told = await at.request("GET", where, headers=at.authorization)
             (kind,) = answers(document, path)["200"]["content"]
             assert (told.status, told.headers["content-type"]) == (200, kind), path
             if kind == "application/json":
@@ -79,7 +79,7 @@ async def test_what_a_stream_says_has_the_names_and_shapes_that_the_document_say
     async with serve_delegation(tmp_path, SCENES, ECHO, WaitingService().tool) as at:
         document = await at.json("/doc")
         one = f"/v1/sessions/{at.stage.session_id}/events?tree=true"
-        async with at.stream() as board, at.stream(one, headers=at.caller.authorization) as session:
+        async with at.stream() as board, at.stream(one, headers=at.authorization) as session:
             await at.stage.prompt("delegate")
             await board.until("task.completed")
             await session.until("task.completed")
@@ -106,8 +106,8 @@ async def test_streams_that_cannot_be_opened_are_refused_as_the_document_says(
 ) -> None:
     async with serve_delegation(tmp_path, {}) as at:
         document = await at.json("/doc")
-        given = at.caller.authorization if headers is None else headers
-        told = await at.caller.request("GET", where.replace("{id}", at.stage.session_id), headers=given)
+        given = at.authorization if headers is None else headers
+        told = await at.request("GET", where.replace("{id}", at.stage.session_id), headers=given)
 
     path = where.partition("?")[0].replace("ses_none", "{id}")
     reference = answers(document, path)[str(status)]["$ref"].removeprefix("#/components/responses/")
@@ -120,9 +120,9 @@ async def test_the_document_is_for_local_programs_and_who_has_the_token(tmp_path
     page_of = {"origin": "https://evil.example"}
     async with serve_delegation(tmp_path, {}) as at:
         ours = await at.get("/doc")
-        foreign = await at.caller.request("GET", "/doc", headers=page_of)
-        proven = await at.caller.request("GET", "/doc", headers={**page_of, **at.caller.authorization})
-        head = await at.caller.request("HEAD", "/doc")
+        foreign = await at.request("GET", "/doc", headers=page_of)
+        proven = await at.request("GET", "/doc", headers={**page_of, **at.authorization})
+        head = await at.request("HEAD", "/doc")
 
     assert (ours.status, ours.headers["content-type"]) == (200, "application/json")
     assert (foreign.status, proven.status) == (401, 200)

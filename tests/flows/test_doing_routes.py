@@ -24,9 +24,9 @@ from asyncagents.domain.event import (
 )
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
+from tests.support.git import create_repository
 from tests.support.http.opencode import entry_text, text_prompt
 from tests.support.http.server import StageClient, serve_stage
-from tests.support.project import create_repository
 
 MINE = "msg_000000000001AAAAAAAAAAAAAA"
 """Older than all that are made here."""
@@ -109,11 +109,11 @@ async def test_who_hangs_up_on_a_shell_cancels_nothing_and_an_abort_does(tmp_pat
     async with project(tmp_path, {}) as at:
         shell = f"{where(at)}/shell"
         async with asyncio.TaskGroup() as group:
-            left = group.create_task(at.post(shell, {"command": command}, idempotency_key="k"))
+            left = group.create_task(at.post(shell, {"command": command}, headers={"idempotency-key": "k"}))
             await until_printed(at, "begun")
             left.cancel()
         async with asyncio.TaskGroup() as group:
-            again = group.create_task(at.post(shell, {"command": command}, idempotency_key="k"))
+            again = group.create_task(at.post(shell, {"command": command}, headers={"idempotency-key": "k"}))
             aborted = await at.post(f"{where(at)}/abort")
         said = again.result()
 

@@ -20,10 +20,10 @@ from tests.support.delegation import (
     request_outputs,
     wait_until_quiet,
 )
+from tests.support.git import create_repository
 from tests.support.hostile.text import find_tags, read_envelopes
 from tests.support.mcp.session import hostile_server as hostile_server
 from tests.support.mcp.session import open_mcp_session
-from tests.support.project import create_repository
 from tests.support.runtime import open_stage
 from tests.support.tool import ECHO, build_pending_tool
 from tests.support.wait import PATIENCE

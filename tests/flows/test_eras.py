@@ -56,7 +56,7 @@ async def paged(at: StageClient) -> list[str]:
     token = {"authorization": f"Bearer {at.listing.token}"}
     cursor = ""
     while True:
-        async with at._http.get(f"{url}{cursor}", headers=token) as response:
+        async with at.http.get(f"{url}{cursor}", headers=token) as response:
             found = [*(each["info"]["id"] for each in await response.json()), *found]
             if "x-next-cursor" not in response.headers:
                 return found

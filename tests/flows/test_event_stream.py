@@ -25,8 +25,9 @@ from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, s
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.tools.project import projects
-from tests.support.http.client import NO_HEARTBEAT, open_http_client
+from tests.support.http.client import open_http_client
 from tests.support.http.opencode import HEARTBEAT, OpencodeMirror, OpencodeStream, open_opencode_stream
+from tests.support.http.server import NO_HEARTBEAT
 from tests.support.model import HaltingModel
 from tests.support.runtime import Stage, open_stage
 from tests.support.tool import CAREFUL
@@ -421,7 +422,7 @@ async def test_a_browser_proves_itself_by_its_address_and_nobody_writes_that_dow
             path = f"/event?auth_token={_ticket(user, token)}"
             async with caller.stream(path) as listener:
                 assert (await listener.next()) is not None
-        made = await caller.request("POST", f"/session?auth_token={_ticket('opencode', token)}", json={})
+        made = await caller.request("POST", f"/session?auth_token={_ticket('opencode', token)}", body={})
         wrong = [
             await caller.request("GET", f"/global/event?auth_token={each}")
             for each in (

@@ -17,7 +17,7 @@ from asyncagents.engine.runner import RestVerdict
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from tests.support.http.client import serve_delegation
+from tests.support.http.server import serve_delegation
 from tests.support.runtime import open_sqlite_runtime, open_stage
 from tests.support.telemetry import scrape_metrics
 from tests.support.tool import NoArguments
@@ -48,7 +48,7 @@ async def test_a_bug_of_a_tool_is_counted_and_a_refusal_is_not(tmp_path: Path) -
     script = {"go": [[call("broken"), call("refusing"), call("good")], [say("Well.")]]}
     async with serve_delegation(tmp_path, script, *TOOLS) as at:
         await at.stage.prompt("go")
-        samples = await scrape_metrics(at.caller)
+        samples = await scrape_metrics(at)
     assert {name: value for name, value in samples.items() if name.startswith("faults")} == {
         'faults_total{edge="tool"}': 1
     }

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from asyncagents import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.testing.provider import Reply, open_provider
-from tests.support.project import create_repository
+from tests.support.git import create_repository
 from tests.support.provider import PROVIDER_KEY, provider_config
 from tests.support.wait import PATIENCE
 

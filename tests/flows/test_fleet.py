@@ -19,7 +19,7 @@ from asyncagents.store.postgres.migrate import reset_epoch
 from asyncagents.store.postgres.retention import tidy
 from asyncagents.store.postgres.statement import load_statements
 from asyncagents.testing.inside import inside
-from tests.support.http.client import serve_runtime
+from tests.support.http.server import serve_runtime
 from tests.support.postgres.database import Server, a_database
 from tests.support.wait import PATIENCE
 

@@ -27,7 +27,7 @@ from tests.support.delegation import (
     task_ids,
     wait_until_quiet,
 )
-from tests.support.project import create_repository
+from tests.support.git import create_repository
 from tests.support.runtime import Stage, open_stage
 from tests.support.tool import Gate
 

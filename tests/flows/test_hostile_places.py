@@ -12,7 +12,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.support.hostile.yard import CANARY, Yard, create_yard, describe_call, run_calls, tally_calls
-from tests.support.http.project import serve_project
+from tests.support.http.server import serve_project
 from tests.support.runtime import open_stage
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n"}

@@ -16,8 +16,9 @@ from asyncagents.domain.id import Ids, PartId
 from asyncagents.errors import Conflict, KeyReused
 from asyncagents.llm.scripted import ScriptedModel, pause
 from tests.support.delegation import launch_task, task_named, wait_until_quiet
-from tests.support.http.client import Response, StageClient, serve_delegation
+from tests.support.http.client import Response
 from tests.support.http.cutting_proxy import open_cutting_proxy
+from tests.support.http.server import StageClient, serve_delegation
 from tests.support.runtime import Stage, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
@@ -26,8 +27,8 @@ SCRIPT = {"one": [[say("1")]], "two": [[say("2")]]}
 
 
 async def post(at: StageClient, path: str, body: Any, key: str | None = None) -> Response:
-    headers = at.caller.authorization | ({"idempotency-key": key} if key else {})
-    return await at.caller.request("POST", path, json=body, headers=headers)
+    headers = at.authorization | ({"idempotency-key": key} if key else {})
+    return await at.request("POST", path, body=body, headers=headers)
 
 
 async def test_a_prompt_with_other_content_under_the_same_key_is_refused(tmp_path: Path) -> None:

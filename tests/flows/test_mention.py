@@ -6,7 +6,9 @@ from urllib.parse import quote
 import pytest
 
 from asyncagents.domain.conversation.session import project_id
-from tests.support.http.project import root, serve_project, write_files
+from tests.support.git import write_files
+from tests.support.home import root
+from tests.support.http.server import serve_project
 
 __all__ = ["root"]
 PLACE = quote("location[directory]")

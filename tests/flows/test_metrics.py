@@ -16,7 +16,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
 from tests.support.delegation import launch_task, wait_until_quiet
-from tests.support.http.client import serve_delegation, serve_runtime
+from tests.support.http.server import serve_delegation, serve_runtime
 from tests.support.telemetry import Collector, open_traced_runtime, scrape_metrics, trace_id
 from tests.support.tool import ECHO, build_pending_tool
 from tests.support.wait import PATIENCE
@@ -35,15 +35,15 @@ async def test_metrics_count_what_the_store_holds_and_what_the_process_did(tmp_p
         "b": [[fail("no", status=401)]],
     }
     async with serve_delegation(tmp_path, scenes, ECHO, build_pending_tool("job")) as at:
-        before = await scrape_metrics(at.caller)
+        before = await scrape_metrics(at)
         await at.stage.prompt("go")
         await wait_until_quiet(at.runtime, at.stage.session_id)
-        after = await scrape_metrics(at.caller)
+        after = await scrape_metrics(at)
         await at.get("/no/such/route/1")
         await at.get("/no/such/route/2")
         await at.get("/v1/tasks/one")
         await at.get("/v1/tasks/two")
-        last = await scrape_metrics(at.caller)
+        last = await scrape_metrics(at)
         await at.runtime.abort(at.stage.session_id)
 
     assert (before["sessions"], before['tasks{status="completed"}']) == (1, 0)
@@ -72,10 +72,10 @@ async def test_results_from_outside_and_owed_webhooks_are_counted(tmp_path: Path
     service = WaitingService()
     async with serve_delegation(tmp_path, SCRIPT, service.tool) as at:
         await at.stage.prompt("ship")
-        waiting = await scrape_metrics(at.caller)
+        waiting = await scrape_metrics(at)
         await at.runtime.complete(CallId(service.calls[0][0]), "up")
         await wait_until_quiet(at.runtime, at.stage.session_id)
-        settled = await scrape_metrics(at.caller)
+        settled = await scrape_metrics(at)
     assert waiting['pending_calls{status="waiting"}'] == 1
     assert waiting['tool_calls_total{tool="deploy",outcome="waiting"}'] == 1
     assert settled['pending_calls{status="waiting"}'] == 0
@@ -86,10 +86,10 @@ async def test_results_from_outside_and_owed_webhooks_are_counted(tmp_path: Path
 
 async def test_open_event_streams_are_counted(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, {}) as at:
-        before = await scrape_metrics(at.caller)
+        before = await scrape_metrics(at)
         async with at.stream() as stream:
             await stream.next()
-            during = await scrape_metrics(at.caller)
+            during = await scrape_metrics(at)
     assert (before["event_streams"], during["event_streams"]) == (0, 1)
 
 
@@ -99,7 +99,7 @@ HOSTILE = 'a"} 1\nasyncagents_sessions 666\n# \\'
 async def test_a_tool_that_a_model_invents_cannot_forge_a_sample(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, {"go": [[call(HOSTILE)], [say("Well.")]]}) as at:
         await at.stage.prompt("go")
-        samples = await scrape_metrics(at.caller)
+        samples = await scrape_metrics(at)
     assert samples["sessions"] == 1
     assert [name for name in samples if "666" in name and name.startswith("tool_calls_total")]
 
@@ -150,8 +150,8 @@ async def test_a_session_that_cannot_be_read_is_no_trouble_of_the_others(
         async with asyncio.timeout(PATIENCE):
             while "action=run dropped" not in caplog.text:
                 await at.runtime.status(good.id)
-        ready = await at.caller.get("/ready")
-        state = await at.caller.request("GET", f"/v1/sessions/{good.id}", headers=at.caller.authorization)
+        ready = await at.get("/ready")
+        state = await at.request("GET", f"/v1/sessions/{good.id}", headers=at.authorization)
         await at.runtime.delete_session(at.stage.session_id)
     assert ready.status == state.status == 200
     assert state.json.get("trouble") is None
@@ -161,11 +161,11 @@ async def test_metrics_are_for_this_machine_and_readiness_for_anybody(tmp_path: 
     foreign = {"origin": "https://evil.example"}
     async with serve_delegation(tmp_path, {}) as at:
         told = [
-            (await at.caller.request("GET", path, headers=headers)).status
+            (await at.request("GET", path, headers=headers)).status
             for path in ("/metrics", "/ready")
-            for headers in ({}, foreign, foreign | at.caller.authorization)
+            for headers in ({}, foreign, foreign | at.authorization)
         ]
-        refused = await at.caller.request("POST", "/metrics")
+        refused = await at.request("POST", "/metrics")
     assert told == [200, 401, 200, 200, 200, 200]
     assert refused.status == 405
 
@@ -198,7 +198,7 @@ async def test_a_prompt_that_comes_by_http_with_a_traceparent_is_answered_under_
         path, body = f"/session/{session.id}/message", {"parts": [{"type": "text", "text": "hello"}]}
         for trace in (THEIRS, "nonsense", "", f"{THEIRS}-and-more"):
             told = await caller.request(
-                "POST", path, headers=caller.authorization | {"traceparent": trace}, json=body
+                "POST", path, headers=caller.authorization | {"traceparent": trace}, body=body
             )
             assert told.status == 200, told
     under, *own = collector.find_spans("invoke_agent build")

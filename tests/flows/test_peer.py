@@ -18,7 +18,8 @@ from asyncagents.server.http import socket_owner
 from asyncagents.server.http.peer import Peer, UserLookup, UserMatch
 from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners, ask_kernel, read_tables
 from tests.support.hostile.other_user import OTHER_UID, request_as, takes_root
-from tests.support.http.raw import WAIT, open_target
+from tests.support.http.raw import open_target
+from tests.support.wait import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose socket it is")
 
@@ -174,14 +175,14 @@ async def test_a_look_up_that_takes_too_long_is_unknown_and_made_again(
     free = Event()
 
     def find(ends: SocketEnds) -> int:
-        free.wait(WAIT)
+        free.wait(PATIENCE)
         return 1
 
     with closing(UserLookup(own=1, find=find)) as users:
         peer = Peer(users, SocketEnds(("127.0.0.1", 1), ("127.0.0.1", 2)))
         late = await peer.match_user()
         free.set()
-        monkeypatch.setattr(peer_room, "SECONDS", WAIT)
+        monkeypatch.setattr(peer_room, "SECONDS", PATIENCE)
         found = await peer.match_user()
 
     assert (late, found) == ("unknown", "same")
@@ -213,7 +214,7 @@ async def test_who_hangs_up_before_the_look_up_is_answered_nothing_and_leaves_no
             async with await at.connect() as wire:
                 await wire.send(at.build_request("GET", "/v1/tasks"))
                 wire.reset()
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110  they end by themselves
                 await asyncio.sleep(0.01)
         answered = await at.request("GET", "/v1/tasks")

@@ -20,7 +20,8 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
 from asyncagents.tools.search.required_literals import find_literals
 from asyncagents.tools.shell.rules import parse_command
-from tests.support.project import ASK_EDITS, create_repository, open_project
+from tests.support.git import create_repository
+from tests.support.project import ASK_EDITS, open_project
 from tests.support.runtime import answer_of, open_stage
 from tests.support.tool import NoArguments
 

@@ -15,7 +15,8 @@ from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.event import PermissionAsked, PermissionReplied, SessionUpdated
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, end, fail, pause, say
-from tests.support.project import ASK_EDITS, LONG_PROMPT, create_repository, open_project
+from tests.support.git import create_repository
+from tests.support.project import ASK_EDITS, LONG_PROMPT, open_project
 from tests.support.runtime import Stage, open_stage
 
 

@@ -38,7 +38,7 @@ from asyncagents.engine.workplace.workplace import FixedWorkplace
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
-from tests.support.project import create_repository
+from tests.support.git import create_repository
 from tests.support.runtime import Stage, open_sqlite_runtime, open_stage
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)

@@ -11,18 +11,9 @@ import pytest
 
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
-from tests.support.http.client import serve_delegation
-from tests.support.http.project import (
-    PROVIDERS,
-    SECRET_KEY,
-    SKILL,
-    commit_repository,
-    make_home,
-    root,
-    run_git,
-    serve_project,
-    write_files,
-)
+from tests.support.git import commit_repository, run_git, write_files
+from tests.support.home import PROVIDERS, SECRET_KEY, SKILL, make_home, root
+from tests.support.http.server import serve_delegation, serve_project
 from tests.support.tool import ECHO
 
 __all__ = ["root"]
@@ -163,7 +154,7 @@ async def test_one_server_reads_each_directory_by_itself(tmp_path: Path, root: P
     encoded = str(other).replace(" ", "%20")
     async with serve_project(tmp_path, root) as at:
         by_query = await at.json(f"/agent?directory={encoded}")
-        by_header = (await at.get("/agent", x_opencode_directory=encoded)).json
+        by_header = (await at.get("/agent", headers={"x-opencode-directory": encoded})).json
         own = await at.json("/agent")
         paths = [(await at.json(f"/path{query}")) for query in ("", f"?directory={encoded}")]
         branches = [(await at.json(f"/vcs{query}")) for query in ("", f"?directory={encoded}")]
@@ -263,10 +254,7 @@ async def test_projects_are_named_and_begun_with_git(tmp_path: Path, root: Path)
 @pytest.mark.spec("X-01")
 async def test_a_runtime_of_a_programs_own_model_tells_what_it_has(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, {}, ECHO) as at:
-        ask = {
-            path: (await at.caller.request("GET", path, headers=at.caller.authorization)).json
-            for path in BARE
-        }
+        ask = {path: (await at.request("GET", path, headers=at.authorization)).json for path in BARE}
 
     assert [each["name"] for each in ask["/agent"]] == ["build"]
     assert ask["/config/providers"]["default"] == {"scripted": "scripted"}

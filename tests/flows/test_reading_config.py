@@ -11,8 +11,10 @@ import pytest
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
-from tests.support.http.project import SECRET_KEY, ProjectClient, Response, root, serve_project, write_files
-from tests.support.http.server import serve_stage
+from tests.support.git import write_files
+from tests.support.home import SECRET_KEY, root
+from tests.support.http.client import Response
+from tests.support.http.server import ProjectClient, serve_project, serve_stage
 
 __all__ = ["root"]
 

@@ -11,7 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.http.project import ProjectClient, Response, root, serve_project, write_files
+from tests.support.git import write_files
+from tests.support.home import root
+from tests.support.http.client import Response
+from tests.support.http.server import ProjectClient, serve_project
 
 __all__ = ["root"]
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.http.project import root, run_git, serve_project, write_files
+from tests.support.git import run_git, write_files
+from tests.support.home import root
+from tests.support.http.server import serve_project
 
 __all__ = ["root"]
 

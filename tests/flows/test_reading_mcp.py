@@ -13,7 +13,10 @@ import uvloop
 from asyncagents.server.opencode.mcp import STARTING
 from asyncagents.tools.process.pipes import open_piped_process
 from asyncagents.tools.process.processes import Processes
-from tests.support.http.project import SECRET_KEY, ProjectClient, Response, root, serve_project, write_files
+from tests.support.git import write_files
+from tests.support.home import SECRET_KEY, root
+from tests.support.http.client import Response
+from tests.support.http.server import ProjectClient, serve_project
 from tests.support.mcp.session import COMPILED, SERVER, Ledger, until_dead
 from tests.support.wait import PATIENCE
 

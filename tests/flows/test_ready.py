@@ -15,7 +15,8 @@ from asyncagents.engine.runtime import readiness
 from asyncagents.errors import DatabaseGone
 from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.tx import Commit, Verb
-from tests.support.http.client import HttpClient, Response, serve_runtime
+from tests.support.http.client import HttpClient, Response
+from tests.support.http.server import serve_runtime
 from tests.support.process.full_disk import LONG, LastPage, Sender, open_limited
 from tests.support.runtime import open_sqlite_runtime
 from tests.support.wait import PATIENCE
@@ -168,7 +169,7 @@ async def test_nothing_is_acknowledged_once_a_file_of_the_database_is_gone(
             await runtime.send(session.id, "hi", key="k")
         body = {"parts": [{"type": "text", "text": "hi"}]}
         said = await caller.request(
-            "POST", f"/session/{session.id}/message", json=body, headers=caller.authorization
+            "POST", f"/session/{session.id}/message", body=body, headers=caller.authorization
         )
         gone = await until(caller, 503)
     assert reason(gone) == f"requests cannot be stored: {readiness.GONE}"
@@ -193,7 +194,7 @@ async def test_nothing_is_acknowledged_in_a_data_directory_that_is_gone(tmp_path
             await runtime.send(session.id, "hi", key="k")
         body = {"parts": [{"type": "text", "text": "hi"}]}
         said = await caller.request(
-            "POST", f"/session/{session.id}/message", json=body, headers=caller.authorization
+            "POST", f"/session/{session.id}/message", body=body, headers=caller.authorization
         )
         assert not (data / "asyncagents.db").exists() or how == "replaced"
     assert reason(gone) == f"requests cannot be stored: {readiness.GONE}"

@@ -17,7 +17,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from tests.support.delegation import open_delegation_stage
-from tests.support.http.client import serve_runtime
+from tests.support.http.server import serve_runtime
 from tests.support.runtime import open_sqlite_runtime, open_stage, wait_until_idle
 from tests.support.store.row import spoil_row
 from tests.support.tool import CAREFUL

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import Config
+from tests.support.git import create_repository
 from tests.support.http.server import StageClient, serve_stage
-from tests.support.project import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, create_repository, read_tree
+from tests.support.project import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, read_tree
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The tree without a file, which every git knows."""

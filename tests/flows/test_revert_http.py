@@ -6,8 +6,9 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, call, say
+from tests.support.git import create_repository
 from tests.support.http.server import StageClient, serve_stage
-from tests.support.project import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, create_repository, read_tree
+from tests.support.project import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, read_tree
 from tests.support.tool import Gate
 
 

@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.server.http.timeouts import Timeouts
-from tests.support.http.raw import WAIT, RawConnection, Response, Target, open_target
+from tests.support.http.client import Response
+from tests.support.http.raw import RawConnection, Target, open_target
+from tests.support.wait import PATIENCE
 
 EVENTS, HEALTH, PENDING = "/v1/events", "/v1/health", "/async-tool/pending"
 WEBHOOK = "/async-tool/webhook"
@@ -52,7 +54,7 @@ async def _until_full(at: Target, wires: list[RawConnection], requests: list[byt
     ]
     for wire in whole:
         assert (await wire.read_response()).status == 200
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(PATIENCE):
         while len(at.buffered_bytes()) < len(wires):  # noqa: ASYNC110  the server accepts them
             await asyncio.sleep(0.01)
 

@@ -7,7 +7,8 @@ import pytest
 from asyncagents.errors import ConfigError
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
-from tests.support.http.raw import Response, Target, open_target
+from tests.support.http.client import Response
+from tests.support.http.raw import Target, open_target
 
 EVIL = "http://evil.example"
 PAGE = "http://localhost:3000"

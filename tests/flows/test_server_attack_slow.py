@@ -18,7 +18,9 @@ from asyncagents.server.http.timeouts import Timeouts
 from asyncagents.server.route import ServerContext
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.asgi import TOKEN, build_application
-from tests.support.http.raw import SHORT_TIMEOUTS, WAIT, RawConnection, Response, Target, open_target
+from tests.support.http.client import Response
+from tests.support.http.raw import SHORT_TIMEOUTS, RawConnection, Target, open_target
+from tests.support.wait import PATIENCE
 
 HEALTH = "/v1/health"
 RESULT, WEBHOOK = "/async-tool/result", "/async-tool/webhook"
@@ -50,7 +52,7 @@ async def _drip(wire: RawConnection, data: bytes) -> Response:
 
 async def _until_gone(wire: RawConnection) -> None:
     """It reads nothing, so only what it sends tells."""
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(PATIENCE):
         while not wire.writer.transport.is_closing():
             await wire.send(b"\r\n")
             await asyncio.sleep(0.02)
@@ -162,7 +164,7 @@ async def test_a_flood_of_requests_that_wait_for_no_answer_is_cut_off(tmp_path: 
         await wire.send(at.build_request("GET", "/v1/events"))
         assert (await wire.read_response()).status == 200
         many = at.build_request("GET", HEALTH) * 1000
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while not wire.writer.transport.is_closing():
                 await wire.send(many)
 
@@ -177,7 +179,7 @@ async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: P
                 assert (await wire.read_response()).status == 200
                 await wire.send(at.build_request("GET", HEALTH))
                 wire.reset()
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
                 await asyncio.sleep(0.01)
 
@@ -197,7 +199,7 @@ async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path)
                     await wire.send(at.build_request("GET", "/v1/stats"))
                     await wire.wait_for(lambda: len(asyncio.all_tasks()) > before)
                     wire.reset()
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(PATIENCE):
                 while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
                     await asyncio.sleep(0.01)
         answered = await at.request("GET", "/v1/stats")
@@ -218,7 +220,7 @@ async def test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_promp
                 await wire.send(at.build_request("POST", f"/session/{session.id}/message", head, body))
                 await wire.wait_for(lambda: len(asyncio.all_tasks()) > before)
                 wire.reset()
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
                 await asyncio.sleep(0.01)
         kept = await at.runtime.messages(session.id)
@@ -322,7 +324,7 @@ async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> 
         async with await at.connect(buffer=65536) as wire:
             await wire.send(request)
             size = 0
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(PATIENCE):
                 while size < LENGTH:
                     piece = await wire.reader.read(2**18)
                     assert piece
@@ -431,7 +433,7 @@ async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_pat
         gone = await kept.read_until_closed()
         for wire in (*busy, kept):
             await wire.__aexit__()
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while not await at.is_healthy():  # noqa: ASYNC110  once the others are gone
                 await asyncio.sleep(0.01)
 
@@ -512,8 +514,8 @@ async def test_who_comes_while_the_server_stops_is_not_waited_for_longer_than_th
         ],
         "client": ("127.0.0.1", 50_000),
     }
-    async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime, asyncio.timeout(WAIT):
-        app = build_application(runtime, timeouts=Timeouts(stop_seconds=0.01, body_seconds=10 * WAIT))
+    async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime, asyncio.timeout(PATIENCE):
+        app = build_application(runtime, timeouts=Timeouts(stop_seconds=0.01, body_seconds=10 * PATIENCE))
         app.stop()
         await app(scope, receive, send)
 

@@ -13,8 +13,9 @@ from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
 from asyncagents.testing.inside import inside
+from tests.support.http.client import Frame
 from tests.support.http.opencode import HELLO, text_prompt
-from tests.support.http.server import Frame, StageClient, serve_stage
+from tests.support.http.server import StageClient, serve_stage
 from tests.support.runtime import open_stage
 from tests.support.wait import PATIENCE
 

@@ -15,11 +15,11 @@ from tests.support.tool import CAREFUL, Gate
 
 async def test_a_session_is_made_prompted_read_and_deleted(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
-        made = await at.post("/session", {"title": "Mine"}, idempotency_key="one")
-        again = await at.post("/session", {"title": "Mine"}, idempotency_key="one")
+        made = await at.post("/session", {"title": "Mine"}, headers={"idempotency-key": "one"})
+        again = await at.post("/session", {"title": "Mine"}, headers={"idempotency-key": "one"})
         where = f"/session/{made.json['id']}"
-        answer = await at.post(f"{where}/message", text_prompt("hi"), idempotency_key="k")
-        same = await at.post(f"{where}/message", text_prompt("hi"), idempotency_key="k")
+        answer = await at.post(f"{where}/message", text_prompt("hi"), headers={"idempotency-key": "k"})
+        same = await at.post(f"{where}/message", text_prompt("hi"), headers={"idempotency-key": "k"})
         messages = (await at.get(f"{where}/message")).json
         one = await at.get(f"{where}/message/{messages[0]['info']['id']}")
         newest = (await at.get(f"{where}/message?limit=1")).json
@@ -75,11 +75,11 @@ async def test_who_hangs_up_cancels_nothing(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, script, tools=[gate.tool]) as at:
         where = f"/session/{at.stage.session_id}/message"
         async with asyncio.TaskGroup() as group:
-            waiting = group.create_task(at.post(where, text_prompt("go"), idempotency_key="k"))
+            waiting = group.create_task(at.post(where, text_prompt("go"), headers={"idempotency-key": "k"}))
             await gate.until_started()
             waiting.cancel()
         gate.go.set()
-        answer = await at.post(where, text_prompt("go"), idempotency_key="k")
+        answer = await at.post(where, text_prompt("go"), headers={"idempotency-key": "k"})
 
     assert entry_text(answer.json) == "Through."
     assert gate.runs == 1
@@ -125,8 +125,12 @@ async def test_what_a_session_asks_is_listed_and_answered_once(tmp_path: Path) -
 
 async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
-        begun = await at.post("/v1/sessions", {"prompt": "hi", "title": "T"}, idempotency_key="b")
-        again = await at.post("/v1/sessions", {"prompt": "hi", "title": "T"}, idempotency_key="b")
+        begun = await at.post(
+            "/v1/sessions", {"prompt": "hi", "title": "T"}, headers={"idempotency-key": "b"}
+        )
+        again = await at.post(
+            "/v1/sessions", {"prompt": "hi", "title": "T"}, headers={"idempotency-key": "b"}
+        )
         session_id = begun.json["session"]["id"]
         await at.stage.listener.until(SessionIdle)
         answer = await at.get(f"/v1/messages/{begun.json['messageID']}/answer")
@@ -231,7 +235,7 @@ async def test_nonsense_is_refused(tmp_path: Path, method: str, path: str, body:
 
 async def test_a_key_that_no_header_can_hold_is_refused(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
-        said = await at.post("/session", {}, idempotency_key="k" * 201)
+        said = await at.post("/session", {}, headers={"idempotency-key": "k" * 201})
 
     assert said.status == 400
 
@@ -239,7 +243,7 @@ async def test_a_key_that_no_header_can_hold_is_refused(tmp_path: Path) -> None:
 async def test_the_directory_comes_in_the_query_or_the_header(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         named = await at.post("/session?directory=/some/where", {})
-        header = await at.post("/session", {}, x_opencode_directory="%2Fsome%2Fwhere%20else")
+        header = await at.post("/session", {}, headers={"x-opencode-directory": "%2Fsome%2Fwhere%20else"})
 
     assert (named.json["directory"], header.json["directory"]) == ("/some/where", "/some/where else")
 
@@ -248,10 +252,10 @@ async def test_nobody_without_the_token_sees_or_changes_a_session(tmp_path: Path
     async with serve_stage(tmp_path, HELLO) as at:
         no: dict[str, str] = {"authorization": "Bearer no"}
         refused = [
-            (await at.request("GET", "/session", **no)).status,
-            (await at.request("POST", "/session", {}, **no)).status,
-            (await at.request("GET", f"/v1/sessions/{at.stage.session_id}/events", **no)).status,
+            (await at.request("GET", "/session", headers=no)).status,
+            (await at.request("POST", "/session", {}, headers=no)).status,
+            (await at.request("GET", f"/v1/sessions/{at.stage.session_id}/events", headers=no)).status,
         ]
-        why = (await at.request("GET", f"/v1/sessions/{at.stage.session_id}/why", **no)).status
+        why = (await at.request("GET", f"/v1/sessions/{at.stage.session_id}/why", headers=no)).status
 
     assert (refused, why) == ([401, 401, 401], 200)

@@ -22,13 +22,8 @@ from tests.support.delegation import (
     task_named,
     wait_until_quiet,
 )
-from tests.support.http.client import (
-    EventStream,
-    StageClient,
-    open_http_client,
-    serve_delegation,
-    serve_runtime,
-)
+from tests.support.http.client import EventStream, open_http_client
+from tests.support.http.server import StageClient, serve_delegation, serve_runtime
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 

@@ -12,7 +12,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.store.tx import Verb
 from asyncagents.version import VERSION
 from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet, wait_until_rest
-from tests.support.http.client import serve_delegation, serve_runtime
+from tests.support.http.server import serve_delegation, serve_runtime
 from tests.support.runtime import open_sqlite_runtime
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
@@ -98,10 +98,10 @@ PATHS = ("/v1/tasks", "/v1/tasks/none", "/v1/tasks?limit=0", "/v1/health", "/v1/
 @pytest.mark.spec("H-08")
 async def test_responses_include_cors_headers(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, {}) as at:
-        told = [await at.caller.request("GET", path) for path in PATHS if path != "/v1/events"]
-        told.append(await at.caller.request("HEAD", "/v1/events"))
-        told.append(await at.caller.request("POST", "/v1/tasks"))
-        told.append(await at.caller.request("GET", "/v1/tasks", headers={"origin": "https://evil.example"}))
+        told = [await at.request("GET", path) for path in PATHS if path != "/v1/events"]
+        told.append(await at.request("HEAD", "/v1/events"))
+        told.append(await at.request("POST", "/v1/tasks"))
+        told.append(await at.request("GET", "/v1/tasks", headers={"origin": "https://evil.example"}))
 
     assert [each.status for each in told] == [200, 404, 400, 200, 404, 200, 405, 401]
     assert all(each.headers.items() >= CORS.items() for each in told)
@@ -123,8 +123,8 @@ ELSEWHERE = (
 async def test_options_returns_204_with_cors_headers(tmp_path: Path, paths: tuple[str, ...]) -> None:
     asked = {"origin": "https://a.example", "access-control-request-method": "GET"}
     async with serve_delegation(tmp_path, {}) as at:
-        told = [await at.caller.request("OPTIONS", path) for path in paths]
-        told += [await at.caller.request("OPTIONS", path, headers=asked) for path in paths]
+        told = [await at.request("OPTIONS", path) for path in paths]
+        told += [await at.request("OPTIONS", path, headers=asked) for path in paths]
 
     for each in told:
         assert (each.status, each.body) == (204, b"")

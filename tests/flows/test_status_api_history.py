@@ -7,7 +7,7 @@ import pytest
 
 from asyncagents.llm.scripted import call, fail, say
 from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet, wait_until_rest
-from tests.support.http.client import StageClient, serve_delegation
+from tests.support.http.server import StageClient, serve_delegation
 from tests.support.tool import ECHO, Gate
 
 SCENES: RequestScript = {

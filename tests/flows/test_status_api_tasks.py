@@ -9,7 +9,7 @@ import pytest_asyncio
 from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import call, fail, say
 from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet, wait_until_rest
-from tests.support.http.client import StageClient, serve_delegation
+from tests.support.http.server import StageClient, serve_delegation
 from tests.support.tool import ECHO, Gate
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -350,6 +350,6 @@ async def test_why_says_in_a_sentence_what_a_session_waits_for(board: StageClien
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 async def test_nothing_is_changed_by_the_status_api(board: StageClient, method: str) -> None:
     for path in ("/v1/tasks", f"/v1/tasks/{UNKNOWN}", "/v1/events", "/v1/health"):
-        told = await board.caller.request(method, path, headers=board.caller.authorization)
+        told = await board.request(method, path, headers=board.authorization)
         assert (told.status, told.json["name"]) == (405, "MethodNotAllowedError"), path
         assert "GET" in told.headers["allow"]

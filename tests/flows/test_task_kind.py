@@ -25,7 +25,7 @@ from tests.support.delegation import (
     visible_texts,
     wait_until_quiet,
 )
-from tests.support.http.client import serve_delegation
+from tests.support.http.server import serve_delegation
 from tests.support.postgres.database import Server, database
 from tests.support.tool import ECHO
 
@@ -105,9 +105,7 @@ async def test_the_status_api_and_its_client_show_sync_tasks_when_they_are_asked
         waited = (await task_named(at.runtime, "S")).session_id
         one = await at.json(f"/v1/tasks/{waited}")
         group = await at.json(f"/v1/task-groups/{one['batchId']}")
-        tree = await at.caller.request(
-            "GET", f"/v1/sessions/{at.stage.session_id}/tasks", headers=at.caller.authorization
-        )
+        tree = await at.request("GET", f"/v1/sessions/{at.stage.session_id}/tasks", headers=at.authorization)
         snapshots = [await _snapshot(at, query) for query in ("", "?kind=sync", "?kind=all")]
         async with open_client(data=tmp_path) as client:
             page = await client.tasks.page(kind="sync")

@@ -12,7 +12,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.scripted import call, say
-from tests.support.project import create_repository
+from tests.support.git import create_repository
 from tests.support.runtime import open_stage
 from tests.support.wait import PATIENCE
 

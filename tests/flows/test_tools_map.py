@@ -8,9 +8,8 @@ import pytest
 
 from asyncagents.config.config import AgentConfig, CommandConfig
 from asyncagents.llm.scripted import call, say
-from tests.support.http.coding import create_session, serve_coding_project
 from tests.support.http.opencode import text_prompt
-from tests.support.http.server import StageClient
+from tests.support.http.server import StageClient, create_session, serve_coding_project
 from tests.support.transfer import export_files, import_into_store, open_other_store
 
 NO_BASH = {"permission": "bash", "pattern": "*", "action": "deny"}

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from asyncagents.server.opencode.tui import _COMMAND_ROUTES
-from tests.support.http.client import EventStream
 from tests.support.http.server import StageClient, serve_stage
 
 
@@ -39,9 +38,7 @@ async def test_terminals_hear_what_programs_tell_them(tmp_path: Path) -> None:
 
 async def told(at: StageClient, posts: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """What a terminal hears of them."""
-    url = f"{at.listing.url}/event"
-    async with at._http.get(url, headers=at._token) as response:
-        listener = EventStream(response)
+    async with at.stream("/event") as listener:
         first = await listener.next()
         assert first is not None
         heard = []

@@ -18,7 +18,7 @@ from asyncagents.cli.main import main
 from asyncagents.server.openapi import document
 from asyncagents.server.routes import ROUTES
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.support.project import create_repository
+from tests.support.git import create_repository
 from tests.support.provider import PROVIDER_KEY, provider_config
 from tests.support.wait import PATIENCE
 

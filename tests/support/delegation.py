@@ -19,7 +19,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call
-from tests.support.project import create_repository
+from tests.support.git import create_repository
 from tests.support.runtime import Stage, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE

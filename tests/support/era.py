@@ -5,17 +5,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientSession, ClientTimeout
-
 from asyncagents.app.assemble import Setup
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.inside import inside
+from tests.support.http.client import open_session
 from tests.support.http.server import StageClient
 from tests.support.runtime import EventListener, Stage, open_sqlite_runtime
-from tests.support.wait import PATIENCE
 
 WRAP = 27 << 36
 IN_2029, IN_2031, IN_2040 = 1_877_000_000_000, 1_940_000_000_000, 2_224_000_000_000
@@ -47,12 +45,12 @@ async def serve_ahead(data: Path, clock: AheadClock) -> AsyncIterator[StageClien
     setup = Setup(model=model, open_workplaces=fixed_tools([]))
     async with (
         open_sqlite_runtime(data, setup, clock=clock) as runtime,
-        ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
+        open_session() as http,
         open_server(runtime, data, ServerOptions(port=0), directory=data) as listing,
     ):
         with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=data)
-            yield StageClient(Stage(runtime, session.id, model, EventListener(subscription)), listing, http)
+            yield StageClient(http, listing, Stage(runtime, session.id, model, EventListener(subscription)))
 
 
 async def prompt_ahead(

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Stages in a git repository of their own: plain, with plugins, or with changes to undo."""
 
 import asyncio
 import subprocess
@@ -14,6 +14,7 @@ from asyncagents.domain.id import MessageId
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.plugins.api import Plugin, PluginContext, PluginHooks
+from tests.support.git import create_repository
 from tests.support.runtime import Stage, open_stage
 from tests.support.tool import ECHO, TextArguments
 
@@ -30,13 +31,6 @@ async def open_project(
     coding = Config(data_dir=tmp_path / "data", **config)
     async with open_stage(tmp_path / "data", script, coding=coding, directory=root) as at:
         yield at
-
-
-def create_repository(root: Path, files: Mapping[str, str]) -> None:
-    subprocess.run(["git", "init", "-q", str(root)], check=True)
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
 
 
 LONG_PROMPT = (

@@ -9,7 +9,7 @@ from typing import Any
 from asyncagents.config.config import AgentConfig, Config, DelegationConfig
 from asyncagents.llm.scripted import ScriptStep, call, say
 from tests.support.delegation import RequestScript, RequestScriptModel, wait_until_quiet
-from tests.support.project import create_repository
+from tests.support.git import create_repository
 from tests.support.runtime import Stage, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE

@@ -75,7 +75,7 @@ class Crew:
         orders = Orders(
             store=store or self.store,
             ledger=self.ledger,
-            said=self._directory / f"worker{self._started}.err",
+            stderr=self._directory / f"worker{self._started}.err",
             number=self._started,
             seed=self._seed,
             heartbeat=self.heartbeat,

@@ -113,7 +113,7 @@ class Orders(Struct, frozen=True, kw_only=True):
 
     store: str
     ledger: Path
-    said: Path
+    stderr: Path
     """Takes its standard error."""
     number: int
     seed: int = 0
@@ -143,8 +143,8 @@ class ObedientModel:
         self._rng = random.Random(f"model:{orders.seed}:{orders.number}")
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        told = marks(request.messages)
-        self._ledger.write("asked", session=told[0].partition(":")[0] if told else "", told=told)
+        shown = marks(request.messages)
+        self._ledger.write("asked", session=shown[0].partition(":")[0] if shown else "", marks=shown)
         yield StreamStart()
         await asyncio.sleep(self._rng.random() * self._think)
         for number, (n, wish, much) in enumerate(_wishes(request)):
@@ -263,7 +263,7 @@ class Witness:
 
 def live(orders: Orders, parent: Connection) -> None:
     """Until the parent says a word, or is gone."""
-    with orders.said.open("wb") as said:
+    with orders.stderr.open("wb") as said:
         os.dup2(said.fileno(), 2)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     asyncio.run(_live(orders, parent))

@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.http.raw import WAIT, Response
+from tests.support.http.client import Response
+from tests.support.wait import PATIENCE
 
 OTHER_UID = 1234
 takes_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a program of another user")
@@ -57,7 +58,7 @@ async def request_as(uid: int, address: str, port: int, requests: Sequence[bytes
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(PATIENCE):
         said, _ = await process.communicate(
             json.dumps([each.decode("latin-1") for each in requests]).encode()
         )
@@ -97,10 +98,10 @@ async def open_server_as(uid: int) -> AsyncIterator[int]:
         )
         assert process.stdout is not None
         try:
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(PATIENCE):
                 port = int(await process.stdout.readline())
             yield port
         finally:
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(PATIENCE):
                 await process.communicate(b"")  # it stops at the end of its input
     assert process.returncode == 0

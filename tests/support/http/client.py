@@ -1,41 +1,43 @@
-"""A runtime behind a real server: what is asked over HTTP, and what a stream of events says."""
+"""One HTTP client for tests: requests with their response, and streams of server-sent events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from aiohttp import ClientResponse, ClientSession, ClientTimeout
 from msgspec import Struct
+from yarl import URL
 
-from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.tool import AnyTool
 from asyncagents.server.discovery import Listing
-from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.delegation import RequestScript, open_delegation_stage
-from tests.support.runtime import Stage
 from tests.support.wait import PATIENCE
-
-NO_HEARTBEAT = 3_600.0
-"""A silence that no test lives to hear the end of."""
 
 
 class Response(Struct, frozen=True):
-    """An answer; `json` only if it is some."""
+    """What a server answered; all zero and empty if the connection ended before."""
 
-    status: int
-    headers: dict[str, str]
-    body: bytes
+    status: int = 0
+    headers: dict[str, str] = {}
+    body: bytes = b""
 
     @property
     def json(self) -> Any:
-        return msgspec.json.decode(self.body)
+        """The decoded body; None if it is empty."""
+        return msgspec.json.decode(self.body) if self.body else None
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def error_name(self) -> str:
+        """The name of the error in the body."""
+        return str(self.json["name"])
 
 
 class Frame(Struct, frozen=True):
-    """An event of a stream. `id`: the last one that was said, as a browser keeps it."""
+    """One event of a stream; `id` is empty when the event has none."""
 
     type: str
     data: Any
@@ -43,7 +45,7 @@ class Frame(Struct, frozen=True):
 
 
 class EventStream:
-    """Reads a stream as the standard of server-sent events says."""
+    """Reads a stream as the standard of server-sent events says; `id` is the last id that was sent."""
 
     def __init__(self, response: ClientResponse) -> None:
         self._response = response
@@ -51,8 +53,17 @@ class EventStream:
         self.id = ""
         self.retry: int | None = None
 
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Frame:
+        frame = await self.next()
+        if frame is None:
+            raise StopAsyncIteration
+        return frame
+
     async def next(self) -> Frame | None:
-        """None: the stream has ended."""
+        """Return the next frame, or None when the stream has ended."""
         fields: dict[str, list[str]] = {}
         while True:
             line = (await self._response.content.readuntil()).decode()
@@ -61,23 +72,24 @@ class EventStream:
             name, _, value = line.rstrip("\n").partition(":")
             if name:
                 fields.setdefault(name, []).append(value.removeprefix(" "))
-            elif (found := self._frame(fields)) is not None:
+            elif (found := self._take_frame(fields)) is not None:
                 return found
             else:
                 fields = {}
 
-    def _frame(self, fields: dict[str, list[str]]) -> Frame | None:
+    def _take_frame(self, fields: dict[str, list[str]]) -> Frame | None:
         self.id = fields.get("id", [self.id])[-1]
         if "retry" in fields:
             self.retry = int(fields["retry"][-1])
         if "data" not in fields:
             return None
         data = msgspec.json.decode("\n".join(fields["data"]))
-        self.frames.append(Frame(fields.get("event", ["message"])[-1], data, self.id))
-        return self.frames[-1]
+        frame = Frame(fields.get("event", ["message"])[-1], data, fields.get("id", [""])[-1])
+        self.frames.append(frame)
+        return frame
 
     async def until(self, type: str, where: Callable[[Any], bool] = lambda data: True) -> Frame:
-        """The next of this type, after those that were waited for before."""
+        """Return the next frame of this type, after those that were read before."""
         async with asyncio.timeout(PATIENCE):
             while (found := await self.next()) is not None:
                 if found.type == type and where(found.data):
@@ -92,80 +104,77 @@ class EventStream:
 
 
 class HttpClient:
-    """Asks a server as another program does."""
+    """Sends requests as another program does. A path goes out as it is, encoded or not."""
 
-    def __init__(self, http: ClientSession, listing: Listing) -> None:
+    def __init__(self, http: ClientSession, listing: Listing, *, sends_token: bool = True) -> None:
         self.http = http
         self.listing = listing
+        self._own_headers = self.authorization if sends_token else {}
 
     @property
     def authorization(self) -> dict[str, str]:
+        """The header with the server's token."""
         return {"authorization": f"Bearer {self.listing.token}"}
 
-    async def request(self, method: str, path: str, **more: Any) -> Response:
+    def _url(self, path: str) -> URL:
+        return URL(f"{self.listing.url}{path}", encoded=True)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Response:
+        """Send a request, with `body` as JSON; `more` goes to aiohttp (`data`, `params`)."""
+        sent = {**self._own_headers, **(headers or {})}
         async with (
             asyncio.timeout(PATIENCE),
-            self.http.request(method, f"{self.listing.url}{path}", **more) as response,
+            self.http.request(method, self._url(path), json=body, headers=sent, **more) as response,
         ):
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            return Response(response.status, headers, await response.read())
+            received = {name.lower(): value for name, value in response.headers.items()}
+            return Response(response.status, received, await response.read())
 
-    async def get(self, path: str, **query: str | int) -> Response:
-        return await self.request("GET", path, params=query)
+    async def get(
+        self, path: str, *, headers: Mapping[str, str] | None = None, **query: str | int
+    ) -> Response:
+        return await self.request("GET", path, headers=headers, params=query)
+
+    async def post(
+        self, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        return await self.request("POST", path, {} if body is None else body, headers=headers)
+
+    async def send_raw(self, method: str, path: str, data: bytes) -> int:
+        """Send bytes as if they were JSON; returns the status."""
+        kind = {"content-type": "application/json"}
+        return (await self.request(method, path, data=data, headers=kind)).status
 
     async def json(self, path: str, **query: str | int) -> Any:
-        """What a good question is answered."""
-        told = await self.get(path, **query)
-        assert told.status == 200, told
-        return told.json
+        """Return the decoded body of a request that succeeds."""
+        response = await self.request("GET", path, params=query)
+        assert response.status == 200, (path, response)
+        return response.json
 
     @asynccontextmanager
-    async def stream(self, path: str = "/v1/events", **more: Any) -> AsyncIterator[EventStream]:
-        async with self.http.get(f"{self.listing.url}{path}", **more) as response:
+    async def stream(
+        self, path: str = "/v1/events", *, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> AsyncIterator[EventStream]:
+        sent = {**self._own_headers, **(headers or {})}
+        async with self.http.get(self._url(path), headers=sent, **more) as response:
             assert response.status == 200, await response.text()
             assert response.content_type == "text/event-stream"
             yield EventStream(response)
 
 
-class StageClient:
-    """A stage, and the server before it."""
-
-    def __init__(self, stage: Stage, caller: HttpClient) -> None:
-        self.stage = stage
-        self.runtime = stage.runtime
-        self.caller = caller
-        self.listing = caller.listing
-        self.json = caller.json
-        self.get = caller.get
-        self.stream = caller.stream
+def open_session() -> ClientSession:
+    """Open a session of aiohttp whose streams may last and may have large frames."""
+    return ClientSession(timeout=ClientTimeout(total=None), read_bufsize=2**24)
 
 
 @asynccontextmanager
-async def serve_runtime(
-    runtime: Runtime, data: Path, *, silence: float = NO_HEARTBEAT, **listening: Any
-) -> AsyncIterator[HttpClient]:
-    """Any runtime, on whichever port is free."""
-    where = ServerOptions(port=0, idle_heartbeat_seconds=silence, **listening)
-    async with (
-        open_server(runtime, data, where, directory=data) as listing,
-        open_http_client(listing) as caller,
-    ):
-        yield caller
-
-
-@asynccontextmanager
-async def open_http_client(listing: Listing) -> AsyncIterator[HttpClient]:
-    async with ClientSession(timeout=ClientTimeout(total=None), read_bufsize=2**24) as http:
-        yield HttpClient(http, listing)
-
-
-@asynccontextmanager
-async def serve_delegation(
-    data: Path, scenes: RequestScript, *tools: AnyTool, silence: float = NO_HEARTBEAT, **more: Any
-) -> AsyncIterator[StageClient]:
-    """A stage where agents launch agents, and its server."""
-    async with (
-        open_delegation_stage(data, scenes, *tools, **more) as at,
-        serve_runtime(at.runtime, data, silence=silence) as caller,
-    ):
-        yield StageClient(at, caller)
+async def open_http_client(listing: Listing, *, sends_token: bool = False) -> AsyncIterator[HttpClient]:
+    async with open_session() as http:
+        yield HttpClient(http, listing, sends_token=sends_token)

@@ -10,18 +10,14 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
-from msgspec import Struct
-
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.llm.scripted import Script
 from asyncagents.server.discovery import Listing
 from asyncagents.server.http.connection import HttpConnection
 from asyncagents.server.http.timeouts import Timeouts
 from asyncagents.server.serve import ServerOptions, open_server
-
-WAIT = 20.0
-"""So long a test waits for what must come; a healthy run never does."""
+from tests.support.http.client import Response
+from tests.support.wait import PATIENCE
 
 SHORT_TIMEOUTS = Timeouts(
     header_seconds=0.4,
@@ -32,19 +28,6 @@ SHORT_TIMEOUTS = Timeouts(
     linger_seconds=0.3,
     stop_seconds=0.6,
 )
-
-
-class Response(Struct, frozen=True):
-    """An answer; all zero and empty: there was none."""
-
-    status: int = 0
-    headers: dict[str, str] = {}
-    body: bytes = b""
-
-    @property
-    def error_name(self) -> str:
-        """Of the error that it tells of."""
-        return str(msgspec.json.decode(self.body)["name"])
 
 
 class RawConnection:
@@ -62,7 +45,7 @@ class RawConnection:
 
     async def read_response(self, *, head: bool = False) -> Response:
         """The next answer."""
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             try:
                 raw = await self.reader.readuntil(b"\r\n\r\n")
             except (asyncio.IncompleteReadError, ConnectionError):
@@ -77,7 +60,7 @@ class RawConnection:
     async def read_until_closed(self) -> bytes:
         """All that still comes."""
         said = b""
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             with suppress(ConnectionError):
                 while piece := await self.reader.read(65536):
                     said += piece
@@ -86,7 +69,7 @@ class RawConnection:
     async def read_until(self, text: bytes) -> bytes:
         """All that came by then."""
         said = b""
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while text not in said[-2 * 2**20 :]:
                 piece = await self.reader.read(2**20)
                 assert piece, said[-200:]
@@ -94,7 +77,7 @@ class RawConnection:
         return said
 
     async def wait_for(self, there: Callable[[], bool]) -> None:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while not there():  # noqa: ASYNC110  the other side does it
                 await asyncio.sleep(0.01)
 

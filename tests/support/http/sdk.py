@@ -25,7 +25,8 @@ from asyncagents.domain.id import MessageId, PartId
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.http.client import HttpClient, serve_runtime
+from tests.support.http.client import HttpClient
+from tests.support.http.server import serve_runtime
 from tests.support.process.command_line import PROCESS_PATIENCE
 from tests.support.runtime import Stage, open_stage
 

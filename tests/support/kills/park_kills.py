@@ -49,7 +49,7 @@ class Worker(Struct, frozen=True):
         return self.orders.role != "courier"
 
     def check_silent(self) -> None:
-        if said := self.orders.said.read_text(errors="replace"):
+        if said := self.orders.stderr.read_text(errors="replace"):
             raise Violation(f"worker {self.number} said:\n{said}")
 
 
@@ -84,13 +84,13 @@ class Siege:
         orders = Orders(
             data=self.data,
             ledger=self.ledger,
-            said=self._directory / f"worker{self._started}.err",
+            stderr=self._directory / f"worker{self._started}.err",
             url=self.provider.url,
             number=self._started,
             seed=self._seed,
             role=role,
         )
-        orders.said.touch()
+        orders.stderr.touch()
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=live, args=(orders, theirs), daemon=True)
         process.start()

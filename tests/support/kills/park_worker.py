@@ -76,7 +76,7 @@ class Orders(Struct, frozen=True, kw_only=True):
 
     data: Path
     ledger: Path
-    said: Path
+    stderr: Path
     """Takes its standard error."""
     url: str
     number: int
@@ -154,7 +154,7 @@ class Courier:
 
 def live(orders: Orders, parent: Connection) -> None:
     """Until the parent says a word, or is gone."""
-    with orders.said.open("wb") as said:
+    with orders.stderr.open("wb") as said:
         os.dup2(said.fileno(), 2)
     asyncio.run(_live(orders, parent))
 

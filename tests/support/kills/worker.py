@@ -58,10 +58,10 @@ class Ledger:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def write(
-        self, what: What, *, session: str = "", call: str = "", tool: str = "", told: tuple[str, ...] = ()
+        self, what: What, *, session: str = "", call: str = "", tool: str = "", marks: tuple[str, ...] = ()
     ) -> None:
         line = Line(
-            what=what, worker=self._worker, at=now(), session=session, call=call, tool=tool, told=told
+            what=what, worker=self._worker, at=now(), session=session, call=call, tool=tool, marks=marks
         )
         # A kill may tear a line at a page's end: the next one begins on a line of its own all the same.
         os.write(self._fd, b"\n" + msgspec.json.encode(line) + b"\n")
@@ -81,7 +81,7 @@ class Do(Struct, frozen=True):
 
 
 class WildModel:
-    """What it says depends on the seed and on what it was told. Prompts begin with their session's id."""
+    """What it says depends on the seed and on what it was marks. Prompts begin with their session's id."""
 
     def __init__(self, ledger: Ledger, seed: int) -> None:
         self._ledger = ledger
@@ -89,8 +89,8 @@ class WildModel:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         session = session_of(request.messages)
-        marks = tuple(f"{zlib.crc32(repr(told).encode()):08x}" for told in request.messages)
-        self._ledger.write("asked", session=session, told=marks)
+        marks = tuple(f"{zlib.crc32(repr(message).encode()):08x}" for message in request.messages)
+        self._ledger.write("asked", session=session, marks=marks)
         if wrong := unanswered(request.messages):
             self._ledger.write("wrong", session=session, call=wrong)
         self._ledger.write("enter", session=session)

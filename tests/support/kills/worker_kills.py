@@ -34,10 +34,10 @@ REST_SECONDS = 25
 class Worker:
     """A process of its own, and what it said on its standard error."""
 
-    def __init__(self, number: int, process: Process, said: Path) -> None:
+    def __init__(self, number: int, process: Process, stderr: Path) -> None:
         self.number = number
         self.process = process
-        self.stderr = said
+        self.stderr = stderr
 
 
 class Siege:

@@ -34,7 +34,7 @@ from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.discovery import Listing
 from tests.support.delegation import call_task, launch_task
-from tests.support.http.client import serve_runtime
+from tests.support.http.server import serve_runtime
 from tests.support.runtime import assert_nothing_is_half_open
 from tests.support.tool import CAREFUL, ECHO, build_pending_tool
 from tests.support.wait import PATIENCE
