@@ -6,7 +6,7 @@ import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.support.process.command_line import open_desk, open_terminal
-from tests.support.process.serve_kit import open_desk_server
+from tests.support.process.server import open_desk_server
 
 MAY_I = "[?] more > "
 ASK_ALL = {"bash": "ask"}

@@ -22,7 +22,7 @@ from tests.support.process.script import (
     script_steps,
     write_use,
 )
-from tests.support.process.serve_kit import DeskServer, open_desk_server
+from tests.support.process.server import DeskServer, open_desk_server
 
 ELSEWHERE = ("--data-dir", "elsewhere")
 """Other data than the server's: it is a stranger then."""

@@ -18,7 +18,7 @@ from tests.support.process.script import (
     script_steps,
     write_use,
 )
-from tests.support.process.serve_kit import open_desk_server
+from tests.support.process.server import open_desk_server
 
 
 @pytest.mark.spec("H-02")

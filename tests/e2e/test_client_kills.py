@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.testing.provider import Reply
 from tests.support.http.sdk import EventMirror
 from tests.support.process.command_line import PROCESS_PATIENCE, Desk, open_desk
-from tests.support.process.serve_kit import open_desk_server
+from tests.support.process.server import open_desk_server
 
 PROMPTS = 20
 KILLS = 4

@@ -11,7 +11,7 @@ from tests.support.kills.serve_client import build_client, create_prompted_sessi
 from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.load.hostile_project import Person, make_hostile, open_stage, run
 from tests.support.process.command_line import PROCESS_PATIENCE, open_desk
-from tests.support.process.serve_kit import DeskServer, open_desk_server
+from tests.support.process.server import DeskServer, open_desk_server
 
 STOP_SECONDS = 6.0
 """What is required of a stop."""

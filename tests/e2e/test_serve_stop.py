@@ -19,7 +19,7 @@ from tests.support.kills.serve_client import (
 )
 from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.process.command_line import open_desk
-from tests.support.process.serve_kit import DeskServer, open_desk_server
+from tests.support.process.server import DeskServer, open_desk_server
 
 SLEEPS = Reply(text="", tools=(ToolUse("bash", {"command": "sleep 600 | sleep 600"}),))
 STOP_SECONDS = 6.0

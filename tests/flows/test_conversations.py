@@ -188,7 +188,7 @@ async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) ->
             async with at.http.get(url, headers=at.authorization) as response:
                 pages = await response.json() + pages
                 cursor = response.headers.get("x-next-cursor")
-                url = response.links["next"]["url"].human_repr() if cursor else None
+                url = response.links["next"]["url"].human_repr() if cursor else None  # type: ignore[union-attr]
                 exposed = response.headers.get("access-control-expose-headers")
                 assert (exposed == "Link, X-Next-Cursor") == bool(cursor)
                 assert "auth_token" not in str(url), "a proof is not repeated"

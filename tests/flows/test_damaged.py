@@ -58,8 +58,7 @@ def spoil(data: Path, table: str, session_id: SessionId) -> None:
 
 
 async def ask(at: StageClient, method: str, path: str, body: Any = None) -> Response:
-    more = {} if body is None else {"json": body}
-    return await at.request(method, path, headers=at.authorization, **more)
+    return await at.request(method, path, body, headers=at.authorization)
 
 
 @pytest.mark.spec("X-11")

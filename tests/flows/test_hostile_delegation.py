@@ -177,7 +177,7 @@ async def test_what_a_child_says_at_great_length_is_read_in_part(
         await at.prompt("go")
         await at.runtime.wait_tree(at.session_id)
         task = (await at.runtime.tasks.list())[0]
-    read = [told for told in at.told() if isinstance(told, ToolTurn)]
+    read = [told for told in at.request_messages() if isinstance(told, ToolTurn)]
     assert [each.tool for each in read if len(each.output) > READ] == []
     assert "first words" in read[-1].output
     assert "last words" in read[-1].output

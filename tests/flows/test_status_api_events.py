@@ -214,7 +214,7 @@ async def test_sends_heartbeat_every_30_seconds(tmp_path: Path) -> None:
     assert first.data.keys() == {"ts"}
     assert ISO.fullmatch(first.data["ts"])
     assert first.data["ts"] < second.data["ts"]
-    assert first.id == listener.frames[0].id, "it is no news: whoever comes again begins where he was"
+    assert listener.id == listener.frames[0].id, "a heartbeat is no news: a client that returns resumes there"
 
 
 @pytest.mark.spec("H-06")

@@ -128,7 +128,7 @@ async def test_the_status_api_and_its_client_show_sync_tasks_when_they_are_asked
 
 
 async def _snapshot(at: Any, query: str) -> list[str]:
-    async with at.listen(f"/v1/events{query}") as stream:
+    async with at.stream(f"/v1/events{query}") as stream:
         frame = await stream.until("snapshot")
     assert frame.data["stats"]["totalTasks"] == 2
     return _shown(frame.data["tasks"])

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Stages whose model has a window, so that sessions are compacted."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Code blocks of the pages of docs."""
 
 import re
 from pathlib import Path

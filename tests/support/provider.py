@@ -1,4 +1,4 @@
-"""TODO."""
+"""A configuration for both wires of a local provider."""
 
 from pathlib import Path
 

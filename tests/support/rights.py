@@ -1,4 +1,4 @@
-"""TODO."""
+"""Stages whose child agents stop at a gate before they write, to change their rights meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Tools of tests: gates, echoes, pending calls, tasks and todos."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Clients of asyncagents.client before a stage, and a mirror of the events that they receive."""
 
 import asyncio
 from collections.abc import AsyncIterator

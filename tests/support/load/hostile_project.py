@@ -22,7 +22,7 @@ from aiohttp import ClientSession, ClientTimeout
 from msgspec import Struct
 
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.process.serve_kit import DeskServer, open_desk_server
+from tests.support.process.server import DeskServer, open_desk_server
 
 RULES = 2_000
 NAMES = 2_000

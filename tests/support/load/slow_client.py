@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from asyncagents.server.discovery import Listing, find_server
 from tests.support.process.command_line import open_desk
-from tests.support.process.serve_kit import open_desk_server
+from tests.support.process.server import open_desk_server
 
 GIVE_UP_SECONDS = 90.0
 DRIP_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Scripts of the provider for commands, and what the commands leave."""
 
 from typing import Any
 

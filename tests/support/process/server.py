@@ -1,6 +1,7 @@
 """Real processes of `asyncagents serve`, and ports that are taken."""
 
 import asyncio
+import os
 import signal
 import socket
 from asyncio.subprocess import Process
@@ -13,7 +14,7 @@ import msgspec
 
 from asyncagents.server.discovery import LISTING_FILE, Listing
 from tests.support.http.client import HttpClient, open_http_client
-from tests.support.process.command_line import NO_VARIABLES, Desk, read_until, wait_for_exit
+from tests.support.process.command_line import NO_VARIABLES, PROCESS_PATIENCE, Desk, read_until, wait_for_exit
 
 TRIES = 10
 
@@ -109,4 +110,29 @@ async def open_server_process(
     finally:
         if process.returncode is None:
             process.kill()
+            await process.communicate()
+
+
+class DeskServer:
+    def __init__(self, process: Process, url: str) -> None:
+        self.process = process
+        self.url = url
+
+    async def end(self, number: int = signal.SIGTERM) -> str:
+        """With a signal; returns what it had to say on stderr."""
+        self.process.send_signal(number)
+        async with asyncio.timeout(PROCESS_PATIENCE):
+            _, err = await self.process.communicate()
+        return err.decode()
+
+
+@asynccontextmanager
+async def open_desk_server(desk: Desk, *words: str, port: int = 0) -> AsyncIterator[DeskServer]:
+    process = await desk.start("serve", "--port", str(port), *words)
+    try:
+        told = await read_until(process, "\n")
+        yield DeskServer(process, told.removeprefix("listening at ").strip())
+    finally:
+        if process.returncode is None:
+            os.kill(process.pid, signal.SIGKILL)
             await process.communicate()

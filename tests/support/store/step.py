@@ -1,4 +1,4 @@
-"""TODO."""
+"""Steps of the store that summarise, fail or are retried."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""A home with secrets and a project, and the sandbox of that project."""
 
 import os
 import subprocess

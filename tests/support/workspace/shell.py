@@ -1,4 +1,4 @@
-"""TODO."""
+"""What a shell line asks for, and what it asks again after an approval."""
 
 from collections.abc import Iterable
 from pathlib import Path
