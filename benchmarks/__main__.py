@@ -32,11 +32,12 @@ ROUNDS = 3
 """Of our server and OpenCode's."""
 HEAD = """# Benchmarks
 
-What a turn, a task, a waiting session and a process cost. `make bench` measures all of it and writes this page;
+What a turn, a task, a waiting session and a process cost. `make bench` measures it and writes this page;
 `make bench FULL=1` parks a million sessions instead of 100,000, and compares the server with OpenCode's.
 
-CPU is that of the whole process. Figures that are compared come from one run on one machine. CPU time and ratios
-are steadier than wall-clock times, which depend on the disk and on other programs. "wanted" is our own target.
+CPU is that of the whole process. Figures that are compared come from one run on one machine. CPU time and
+ratios are steadier than wall-clock times, which depend on the disk and on other programs.
+"wanted" is our own target.
 
 """
 

@@ -137,7 +137,9 @@ async def measure(server: Server, *, prompts: int = PROMPTS, words: int = WORDS)
             heard = await _cost(stage, ears, wire)
     return [
         Figure(
-            f"first piece of text that another process streams, {RATE:g} a second: p50", share(first, 0.5), "ms"
+            f"first piece of text that another process streams, {RATE:g} a second: p50",
+            share(first, 0.5),
+            "ms",
         ),
         Figure("… p99", share(first, 0.99), "ms"),
         Figure(

@@ -15,7 +15,7 @@ class Figure(Struct, frozen=True):
 
 def three_digits(value: float) -> str:
     """Format a number with three significant digits and without an exponent, as in 6,970."""
-    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def table(figures: list[Figure]) -> str:
