@@ -91,7 +91,13 @@ def _lines(sizes: tuple[int, ...]) -> list[Line]:
             str(KILLED),
             min,
         ),
-        Line("… still show what had been said", "", lambda seen: seen.recovery.kept, str(KILLED), min),
+        Line(
+            "… still show the text that was streamed before",
+            "",
+            lambda seen: seen.recovery.kept,
+            str(KILLED),
+            min,
+        ),
     ]
 
 
