@@ -140,6 +140,7 @@ class AsyncTools:
         after: str = "",
         limit: int = 100,
     ) -> tuple[PendingToolCall, ...]:
+        """List pending calls with a status, of one session or all, after the id `after`."""
         if not 0 < limit <= MAX_LIMIT:
             raise InvalidInput(f"limit must be from 1 to {MAX_LIMIT}")
         found = await self._store.pending.calls(status, session_id, after=after, limit=limit)

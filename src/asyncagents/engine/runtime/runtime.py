@@ -55,7 +55,7 @@ from asyncagents.version import VERSION
 
 
 class Runtime:
-    """Sessions, and the agents that work in them. Get one from `open_runtime`."""
+    """The sessions of a data directory, and the agents that work in them. `open_runtime` opens one."""
 
     readiness: Readiness
     """Set by the app, which owns its task group."""

@@ -49,6 +49,7 @@ class Tasks:
         return tuple(_as_background_task(each) for each in seen if each.task.live or not live)
 
     async def batch(self, batch_id: str) -> tuple[BackgroundTask, ...]:
+        """Return the tasks launched in one turn."""
         return tuple(_as_background_task(each) for each in await self._store.tasks_of_batch(batch_id))
 
     async def resume(self, task_id: SessionId, prompt: str, *, key: str | None = None) -> BackgroundTask:
