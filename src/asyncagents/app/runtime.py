@@ -48,14 +48,14 @@ async def open_runtime(
     needs_model: bool = True,
     fleet: Fleet | None = None,
 ) -> AsyncIterator[Runtime]:
-    """Open a data directory and run its sessions until the block ends. Several processes may open the same.
+    """Open a data directory and run its sessions until the block ends. Several processes may share one.
 
     `model` is a name such as "anthropic/claude-sonnet-4-5", or your own `Model`; None takes the model of the
     configuration. `config` replaces the configuration files and the environment. `coding` adds the built-in
     tools, agents, rules, skills, instructions and plugins, from that `Config`, or from `config`, or else from
     the files of each session's directory. `policy` (it decides asks) and `delegation` (tools that launch
     tasks) are for a runtime without `coding`. `async_tools` and `telemetry` override the configuration.
-    `serve=False` runs no session, "later" waits for `serve_tree()`; `needs_model=False` opens without a model.
+    `serve=False` runs no session, "later" waits for `serve_tree()`. `needs_model=False`: none is required.
     """
     _check_arguments(tools, policy, delegation, coding=bool(coding))
     coding = config if coding is True and config is not None else coding

@@ -36,7 +36,7 @@ class Option(Shape, frozen=True, kw_only=True):
 class Question(Shape, frozen=True, kw_only=True):
     """A question to a person, with options to choose from.
 
-    `multiple`: several options may be chosen. `custom`: a text of the person's own is accepted.
+    `multiple`: several options may be chosen. `custom=False`: the answer is one of the options.
     """
 
     question: str
