@@ -157,7 +157,7 @@ def lineage(place: Place) -> list[Place]:
     """Return a class and those of its bases that are ours, the base first."""
     assert isinstance(place.node, ast.ClassDef)
     module = import_module(place.module)
-    bases = [getattr(module, base.id) for base in place.node.bases if isinstance(base, ast.Name)]
+    bases = [getattr(module, base.id, object) for base in place.node.bases if isinstance(base, ast.Name)]
     ours = [each for each in bases if each.__module__.startswith("asyncagents") and each.__name__ != "Shape"]
     return [*(above for each in ours for above in lineage(_place_of(each))), place]
 
