@@ -17,7 +17,7 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 # Compiled imports start faster; this undoes an environment that forbids them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check spec bench soak lock catalog clean
+.PHONY: setup demo test check spec reference bench soak lock catalog clean
 
 setup: $(STAMP)
 
@@ -47,6 +47,10 @@ check: $(STAMP)
 
 spec: $(STAMP)
 	$(BIN)/python scripts/spec.py
+
+# docs/library.md, from the docstrings of the public names.
+reference: $(STAMP)
+	$(BIN)/python scripts/library_reference.py
 
 # `make bench FULL=1` runs the large counts too.
 bench: $(STAMP)

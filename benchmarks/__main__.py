@@ -32,9 +32,12 @@ ROUNDS = 3
 """Of our server and OpenCode's."""
 HEAD = """# Benchmarks
 
-The last run of `make bench` (`make bench FULL=1` parks a million sessions, each with an open call). CPU is
-that of the whole process; everything compared was measured in one run on one machine. Wall-clock figures move
-with the disk and with whatever else runs; ratios and CPU time are steadier.
+What a turn, a task, a waiting session and a process cost. `make bench` measures it and writes this page;
+`make bench FULL=1` parks a million sessions instead of 100,000, and compares the server with OpenCode's.
+
+CPU is that of the whole process. Figures that are compared come from one run on one machine. CPU time and
+ratios are steadier than wall-clock times, which depend on the disk and on other programs.
+"wanted" is our own target.
 
 """
 

@@ -137,11 +137,13 @@ async def measure(server: Server, *, prompts: int = PROMPTS, words: int = WORDS)
             heard = await _cost(stage, ears, wire)
     return [
         Figure(
-            f"first piece of a text that grows elsewhere, {RATE:g} a second: p50", share(first, 0.5), "ms"
+            f"first piece of text that another process streams, {RATE:g} a second: p50",
+            share(first, 0.5),
+            "ms",
         ),
         Figure("… p99", share(first, 0.99), "ms"),
         Figure(
-            f"{STREAMS} streams of {1 / GAP:g} pieces a second: pieces that another process hears",
+            f"{STREAMS} streams of {1 / GAP:g} pieces a second: pieces that another process receives",
             heard.pieces,
             "1/s",
         ),
@@ -149,8 +151,8 @@ async def measure(server: Server, *, prompts: int = PROMPTS, words: int = WORDS)
         Figure("… bytes of them", heard.bytes / 1e3, "kB/s"),
         Figure("… notifications of commits", heard.news, "1/s"),
         Figure("… CPU of the worker", heard.worker * 1e3, "ms/s"),
-        Figure("… … if nobody listens", unheard.worker * 1e3, "ms/s"),
+        Figure("… … without a listener", unheard.worker * 1e3, "ms/s"),
         Figure("… CPU of PostgreSQL", heard.postgres * 1e3, "ms/s"),
-        Figure("… … if nobody listens", unheard.postgres * 1e3, "ms/s"),
+        Figure("… … without a listener", unheard.postgres * 1e3, "ms/s"),
         Figure("… CPU of the listener", heard.listener * 1e3, "ms/s"),
     ]

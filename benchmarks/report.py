@@ -10,7 +10,12 @@ class Figure(Struct, frozen=True):
     wanted: str = ""
 
     def row(self) -> str:
-        return f"| {self.name} | {self.value:,.3g} {self.unit} | {self.wanted} |"
+        return f"| {self.name} | {three_digits(self.value)} {self.unit} | {self.wanted} |"
+
+
+def three_digits(value: float) -> str:
+    """Format a number with three significant digits and without an exponent, as in 6,970."""
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def table(figures: list[Figure]) -> str:

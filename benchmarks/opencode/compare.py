@@ -16,10 +16,11 @@ from benchmarks.opencode.wire import Place
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 TITLE = "## Under OpenCode's API"
 ABOUT = """
-`make bench` runs the small one of our server alone, `make bench FULL=1` both, turn by turn, in one run on one
-machine: client, model and server share its cores. The same config, snapshots off; the median of the rounds.
-CPU is that of the server alone; a trivial session is one prompt and one answer of one chunk.
-`python -m benchmarks.opencode --full --rounds 3 --keep` takes these figures alone, and writes them here.
+The same client, model and configuration at both servers, one after the other, on one machine whose cores they
+share; snapshots are off. Each figure is the median of the rounds. CPU is that of the server alone.
+A session here is one prompt and one answer of one chunk. `make bench` measures the smallest fan-out of our
+server alone, `make bench FULL=1` both servers;
+`python -m benchmarks.opencode --full --rounds 3 --keep` writes only this section.
 """
 SMALL, SIZES = (50,), (50, 200, 500)
 PORT = 20_800

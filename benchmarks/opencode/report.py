@@ -7,6 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from benchmarks.opencode.measure import KILLED, Fan, Seen
+from benchmarks.report import three_digits
 
 Read: TypeAlias = Callable[[Seen], float | None]
 BIG = 500
@@ -90,7 +91,13 @@ def _lines(sizes: tuple[int, ...]) -> list[Line]:
             str(KILLED),
             min,
         ),
-        Line("… still show what had been said", "", lambda seen: seen.recovery.kept, str(KILLED), min),
+        Line(
+            "… still show the text that was streamed before",
+            "",
+            lambda seen: seen.recovery.kept,
+            str(KILLED),
+            min,
+        ),
     ]
 
 
@@ -100,14 +107,14 @@ def _value(line: Line, rounds: list[Seen]) -> float | None:
 
 
 def _cell(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{value:,.3g} {unit}".strip()
+    return "" if value is None else f"{three_digits(value)} {unit}".strip()
 
 
 def _ratio(ours: float | None, peer: float | None) -> str:
     """How many times one is the other, the larger over the smaller."""
     if not ours or not peer:
         return ""
-    return f"{peer / ours:,.3g} × less" if ours < peer else f"{ours / peer:,.3g} × more"
+    return f"{three_digits(peer / ours)} × less" if ours < peer else f"{three_digits(ours / peer)} × more"
 
 
 def table(ours: list[Seen], peer: list[Seen], sizes: tuple[int, ...]) -> str:

@@ -37,6 +37,8 @@ class RequestError(AsyncAgentsError):
 
 
 class NotFound(RequestError):
+    """There is no object of this `kind` with this `id`."""
+
     def __init__(self, kind: str, id: str) -> None:
         super().__init__(f"no {kind} with id {id!r}")
         self.kind = kind
@@ -73,6 +75,8 @@ class Conflict(RequestError):
 
 
 class AlreadySettled(Conflict):
+    """The call has another result already; `first` is an excerpt of that result."""
+
     def __init__(self, call_id: str, first: str) -> None:
         super().__init__(f"call {call_id!r} already has another result: {first}")
         self.call_id = call_id
@@ -88,6 +92,8 @@ class KeyReused(Conflict):
 
 
 class SessionBusy(Conflict):
+    """The session is at work, and the request needs one that rests."""
+
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} is at work: wait until it rests, or abort it")
         self.session_id = session_id

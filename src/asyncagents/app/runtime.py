@@ -48,14 +48,14 @@ async def open_runtime(
     needs_model: bool = True,
     fleet: Fleet | None = None,
 ) -> AsyncIterator[Runtime]:
-    """Open a data directory and, unless `serve` is false, run its sessions ("later": by `serve_tree()`).
+    """Open a data directory and run its sessions until the block ends. Several processes may share one.
 
-    `model` is a name such as "anthropic/claude-sonnet-4-5", served by the providers of `config` (default: of
-    the configuration files and the environment), or your own `Model`, or None if no model is needed.
-    Several processes may open the same directory. `coding` adds the built-in tools, agents, rules, skills,
-    instructions and plugins: by the configuration given there, or by `config`, or else by the files of each
-    session's directory, which a `LoadedProject` has just read. `policy` and `delegation` (tools that launch
+    `model` is a name such as "anthropic/claude-sonnet-4-5", or your own `Model`; None takes the model of the
+    configuration. `config` replaces the configuration files and the environment. `coding` adds the built-in
+    tools, agents, rules, skills, instructions and plugins, from that `Config`, or from `config`, or else from
+    the files of each session's directory. `policy` (it decides asks) and `delegation` (tools that launch
     tasks) are for a runtime without `coding`. `async_tools` and `telemetry` override the configuration.
+    `serve=False` runs no session, "later" waits for `serve_tree()`. `needs_model=False`: none is required.
     """
     _check_arguments(tools, policy, delegation, coding=bool(coding))
     coding = config if coding is True and config is not None else coding

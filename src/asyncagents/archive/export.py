@@ -61,7 +61,7 @@ async def export_to(
 ) -> ExportResult:
     """Write sessions with their descendants, or all sessions, into a new or empty directory.
 
-    One that cannot be exported is reported in `troubles`, and the others are still exported.
+    A session that cannot be exported is reported in `troubles`, and the others are still exported.
     """
     folder = Path(directory)
     await asyncio.to_thread(_create_folder, folder)

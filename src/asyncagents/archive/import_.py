@@ -56,7 +56,7 @@ async def import_from(
     directory: str | Path | None = None,
     heard: ItemHandler | None = None,
 ) -> ImportResult:
-    """Import an export of ours, OpenCode's storage, or the file that `opencode export` writes.
+    """Import an export of asyncagents, the storage of OpenCode, or a file of `opencode export`.
 
     Sessions that exist already stay unchanged. One that cannot be imported is reported in `troubles`, and the
     others are still imported. `heard` is called for each session as soon as it is done.

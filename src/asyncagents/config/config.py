@@ -105,6 +105,8 @@ class SandboxConfig(Struct, frozen=True, kw_only=True):
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True):
+    """Settings of one agent, as under `agent` in a configuration file; None: not set."""
+
     description: str | None = None
     mode: Literal["primary", "subagent", "all"] | None = None
     model: ModelRef | None = None
@@ -128,6 +130,8 @@ Permission: TypeAlias = dict[str, Action | dict[str, Action]]
 
 
 class CommandConfig(Struct, frozen=True, kw_only=True):
+    """A slash command: the template of its prompt, and the agent and model that answer."""
+
     template: str
     description: str | None = None
     agent: str | None = None
@@ -164,7 +168,11 @@ HOOK_SECONDS = 5.0
 
 
 class AsksConfig(Struct, frozen=True, kw_only=True):
-    """What happens to an ask that no person answers."""
+    """What happens to an ask that no person answers.
+
+    `park` leaves the ask open, `deny` refuses it, `fail` ends the turn. `seconds`: how long `deny` and `fail`
+    wait first; None: not at all.
+    """
 
     policy: Literal["park", "deny", "fail"] = "park"
     seconds: float | None = None
@@ -224,7 +232,7 @@ class WebhooksConfig(Struct, frozen=True, kw_only=True):
 
 
 class AsyncToolsConfig(Struct, frozen=True, kw_only=True):
-    """Calls whose result arrives later, from outside."""
+    """Settings of async tools, whose results arrive later, from outside."""
 
     url: str | None = None
     """The public URL of this server; results are posted below it."""
@@ -254,6 +262,8 @@ class TelemetryConfig(Struct, frozen=True, kw_only=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
+    """All settings of a runtime, as the configuration files and the environment give them."""
+
     data_dir: Path
     model: ModelRef | None = None
     small_model: ModelRef | None = None

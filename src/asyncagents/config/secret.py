@@ -2,6 +2,8 @@
 
 
 class Secret:
+    """A text that prints as stars and cannot be encoded as JSON."""
+
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:

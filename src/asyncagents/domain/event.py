@@ -19,30 +19,40 @@ from asyncagents.domain.task.view import BackgroundTask
 
 
 class SessionCreated(Shape, frozen=True, kw_only=True):
+    """A session was created."""
+
     type: ClassVar[str] = "session.created"
     session_id: SessionId
     info: Session
 
 
 class SessionUpdated(Shape, frozen=True, kw_only=True):
+    """A field of a session changed."""
+
     type: ClassVar[str] = "session.updated"
     session_id: SessionId
     info: Session
 
 
 class SessionDeleted(Shape, frozen=True, kw_only=True):
+    """A session was deleted."""
+
     type: ClassVar[str] = "session.deleted"
     session_id: SessionId
     info: Session
 
 
 class SessionStatus(Shape, frozen=True, kw_only=True):
+    """The status of a session changed."""
+
     type: ClassVar[str] = "session.status"
     session_id: SessionId
     status: Status
 
 
 class SessionIdle(Shape, frozen=True, kw_only=True):
+    """A session became idle."""
+
     type: ClassVar[str] = "session.idle"
     session_id: SessionId
 
@@ -63,12 +73,16 @@ class SessionDiff(Shape, frozen=True, kw_only=True):
 
 
 class SessionError(Shape, frozen=True, kw_only=True):
+    """A turn of a session failed, or a request to it was refused."""
+
     type: ClassVar[str] = "session.error"
     session_id: SessionId | None = None
     error: Failure | None = None
 
 
 class MessageUpdated(Shape, frozen=True, kw_only=True):
+    """A message was created or changed; parts have events of their own."""
+
     type: ClassVar[str] = "message.updated"
     session_id: SessionId
     info: Message
@@ -81,7 +95,7 @@ class MessageRemoved(Shape, frozen=True, kw_only=True):
 
 
 class PartUpdated(Shape, frozen=True, kw_only=True):
-    """`time`: when the event was published, in ms since the epoch."""
+    """A part was created or changed. `time`: when the event was published, in ms since the epoch."""
 
     type: ClassVar[str] = "message.part.updated"
     session_id: SessionId
@@ -109,7 +123,7 @@ class PartRemoved(Shape, frozen=True, kw_only=True):
 
 
 class PermissionAsked(Shape, frozen=True, kw_only=True):
-    """On the wire the properties are the request itself."""
+    """A call asks for a permission. In JSON the properties are the request itself."""
 
     type: ClassVar[str] = "permission.asked"
     request: PermissionRequest
@@ -120,6 +134,8 @@ class PermissionAsked(Shape, frozen=True, kw_only=True):
 
 
 class PermissionReplied(Shape, frozen=True, kw_only=True):
+    """An ask for a permission was answered."""
+
     type: ClassVar[str] = "permission.replied"
     session_id: SessionId
     request_id: PermissionId
@@ -127,7 +143,7 @@ class PermissionReplied(Shape, frozen=True, kw_only=True):
 
 
 class QuestionAsked(Shape, frozen=True, kw_only=True):
-    """On the wire the properties are the request itself."""
+    """A call asks a person questions. In JSON the properties are the request itself."""
 
     type: ClassVar[str] = "question.asked"
     request: QuestionRequest
@@ -138,6 +154,8 @@ class QuestionAsked(Shape, frozen=True, kw_only=True):
 
 
 class QuestionReplied(Shape, frozen=True, kw_only=True):
+    """Questions were answered: one list of answers for each."""
+
     type: ClassVar[str] = "question.replied"
     session_id: SessionId
     request_id: QuestionId
@@ -145,13 +163,15 @@ class QuestionReplied(Shape, frozen=True, kw_only=True):
 
 
 class QuestionRejected(Shape, frozen=True, kw_only=True):
+    """A person rejected the questions of a call."""
+
     type: ClassVar[str] = "question.rejected"
     session_id: SessionId
     request_id: QuestionId
 
 
 class TodoUpdated(Shape, frozen=True, kw_only=True):
-    """`todos`: the complete current list."""
+    """The todos of a session changed. `todos`: the complete current list."""
 
     type: ClassVar[str] = "todo.updated"
     session_id: SessionId
@@ -159,7 +179,7 @@ class TodoUpdated(Shape, frozen=True, kw_only=True):
 
 
 class TaskCreated(Shape, frozen=True, kw_only=True):
-    """`session_id`: the task's own session."""
+    """A task was launched. `session_id`: the task's own session."""
 
     type: ClassVar[str] = "task.created"
     session_id: SessionId
@@ -167,24 +187,32 @@ class TaskCreated(Shape, frozen=True, kw_only=True):
 
 
 class TaskUpdated(Shape, frozen=True, kw_only=True):
+    """A task that has not ended changed."""
+
     type: ClassVar[str] = "task.updated"
     session_id: SessionId
     task: BackgroundTask
 
 
 class TaskCompleted(Shape, frozen=True, kw_only=True):
+    """A task ended with a result."""
+
     type: ClassVar[str] = "task.completed"
     session_id: SessionId
     task: BackgroundTask
 
 
 class TaskFailed(Shape, frozen=True, kw_only=True):
+    """A task ended with an error."""
+
     type: ClassVar[str] = "task.error"
     session_id: SessionId
     task: BackgroundTask
 
 
 class TaskCancelled(Shape, frozen=True, kw_only=True):
+    """A task was cancelled."""
+
     type: ClassVar[str] = "task.cancelled"
     session_id: SessionId
     task: BackgroundTask
@@ -256,6 +284,7 @@ Event: TypeAlias = (
     | CommandExecuted
     | PromptAnswered
 )
+"""Any event of a session."""
 
 _ASK_DATA: dict[Any, Any] = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
 EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _ASK_DATA.get(kind, kind)) for kind in Event.__args__)

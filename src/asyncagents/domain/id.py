@@ -10,9 +10,12 @@ from asyncagents.domain.clock import Clock, Rng
 from asyncagents.errors import InvalidInput
 
 SessionId = NewType("SessionId", str)
+"""The id of a session: `ses_…`."""
 MessageId = NewType("MessageId", str)
+"""The id of a message: `msg_…`."""
 PartId = NewType("PartId", str)
 CallId = NewType("CallId", str)
+"""The id of a call: `tool_…`; also the pending id of its result."""
 RequestId = NewType("RequestId", str)
 EventId = NewType("EventId", str)
 PermissionId = NewType("PermissionId", str)

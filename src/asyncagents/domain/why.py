@@ -24,6 +24,8 @@ CLAIM_GRACE_MS = 2_000
 
 
 class Why(Shape, frozen=True, kw_only=True):
+    """Why a session does not proceed: a code for programs and a sentence for people."""
+
     session_id: SessionId
     code: WhyCode
     sentence: str

@@ -80,6 +80,8 @@ class ResultWebhook(Struct, frozen=True):
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
+    """The call that a tool runs for, with its session, its agent and its directory."""
+
     session_id: SessionId
     message_id: MessageId
     call_id: CallId

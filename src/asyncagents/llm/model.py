@@ -202,6 +202,8 @@ class HasWindow(Protocol):
 
 
 class Model(Protocol):
+    """A language model, or a program that stands for one."""
+
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events; closing the generator, or cancelling the task that reads it, ends the request.
 

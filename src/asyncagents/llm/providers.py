@@ -39,7 +39,7 @@ from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.llm.roster import Roster
 from asyncagents.llm.usable_model import Problem, UsableModel
 from asyncagents.llm.wire.attachment import mime_of, name_of, text_with_name
-from asyncagents.llm.wire.choose import OPENAI, Wire
+from asyncagents.llm.wire.choose import EXTRA, OPENAI, Wire
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -83,7 +83,8 @@ class Providers:
         try:
             adapter = await self._adapter(offer)
         except ImportError as error:
-            yield StreamError(api_error(f"{request.model.provider_id}: {error}", is_retryable=False))
+            message = f"{request.model.provider_id}: {error}: {EXTRA} installs what is missing"
+            yield StreamError(api_error(message, is_retryable=False))
             return
         async with aclosing(adapter.stream(adapt_request(offer, request))) as events:
             async for event in events:

@@ -118,11 +118,7 @@ class Roster:
         npm = provider.npm or PACKAGES.get(ref.provider_id, COMPATIBLE)
         wire = wire_of(npm)
         if wire is None:
-            text = (
-                f"provider.{ref.provider_id}.npm is {npm!r}, which nobody here speaks: "
-                f"use {COMPATIBLE} if it takes OpenAI's chat completions"
-            )
-            return Problem("unknown", ref.provider_id, text)
+            return Problem("unknown", ref.provider_id, _unsupported_text(ref.provider_id, npm))
         config = provider.models.get(ref.model_id, ModelConfig())
         facts = self.catalog.find(ref)
         usable = UsableModel(
@@ -233,6 +229,15 @@ class Roster:
         for provider_id, model_id in DEFAULT_MODELS.items():
             if provider_id in self._providers and self._providers[provider_id].api_key is not None:
                 yield ModelRef(provider_id=provider_id, model_id=model_id)
+
+
+def _unsupported_text(provider_id: str, npm: str) -> str:
+    text = (
+        f"provider.{provider_id}.npm is {npm!r}, which no adapter supports: "
+        f"use {COMPATIBLE} if it takes OpenAI's chat completions"
+    )
+    install = missing_extra(npm)
+    return f"{text}; {install} adds more providers" if install else text
 
 
 def _missing_key_text(provider_id: str, provider: ProviderConfig) -> str:

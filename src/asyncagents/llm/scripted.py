@@ -69,28 +69,34 @@ Script: TypeAlias = Mapping[str, Sequence[ScriptStep]]
 
 
 def say(*chunks: str) -> ScriptLine:
+    """Make the model write a text, one event for each chunk."""
     return Say(chunks)
 
 
 def think(text: str) -> ScriptLine:
+    """Make the model write reasoning."""
     return Think(text)
 
 
 def call(tool: str, **input: Any) -> ScriptLine:
+    """Make the model call a tool with these arguments."""
     return CallTool(tool, input)
 
 
 def pause(seconds: float) -> ScriptLine:
+    """Wait before the next line of the step."""
     return Pause(seconds)
 
 
 def end(finish: Finish | None) -> ScriptLine:
+    """Set the finish reason of the step; None: the stream stops without a finish event."""
     return EndStep(finish)
 
 
 def fail(
     message: str, *, retryable: bool = False, status: int | None = None, retry_after: float | None = None
 ) -> ScriptLine:
+    """Make the request fail as a provider does; a `retryable` failure is tried again."""
     return Fail(api_error(message, is_retryable=retryable, status_code=status), retry_after)
 
 

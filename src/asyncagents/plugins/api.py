@@ -73,4 +73,6 @@ PluginHooks = TypedDict(
     },
     total=False,
 )
+"""The hooks of a plugin by their names; a plugin returns those that it has."""
 Plugin: TypeAlias = Callable[[PluginContext], Awaitable[PluginHooks]]
+"""A plugin: an async function that gets a `PluginContext` and returns its hooks."""

@@ -20,7 +20,7 @@ async def check_fleet(fleet: Fleet) -> list[Check]:
     try:
         from asyncagents.store.postgres.inspect import PostgresInspection, inspect  # optional extra
     except ModuleNotFoundError:
-        return [Check("fail", "database", MISSING, "`pip install asyncagents[postgres]`")]
+        return [Check("fail", "database", MISSING)]
     try:
         seen: PostgresInspection = await inspect(fleet.store, SystemRng())
     except StoreError as error:

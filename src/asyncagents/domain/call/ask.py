@@ -27,11 +27,18 @@ class PermissionRequest(Shape, frozen=True, kw_only=True):
 
 
 class Option(Shape, frozen=True, kw_only=True):
+    """One answer that a person may choose."""
+
     label: str
     description: str
 
 
 class Question(Shape, frozen=True, kw_only=True):
+    """A question to a person, with options to choose from.
+
+    `multiple`: several options may be chosen. `custom=False`: the answer is one of the options.
+    """
+
     question: str
     header: str
     options: tuple[Option, ...]

@@ -57,6 +57,8 @@ START_UNSURE = (
 
 
 class Completed(Struct, frozen=True, tag="completed", omit_defaults=True):
+    """The result of a call that succeeded."""
+
     output: str
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -65,6 +67,8 @@ class Completed(Struct, frozen=True, tag="completed", omit_defaults=True):
 
 
 class Failed(Struct, frozen=True, tag="failed", omit_defaults=True):
+    """The result of a call that failed; the model reads `error`."""
+
     error: str
     metadata: dict[str, Any] = field(default_factory=dict)
     blocks: bool = False
@@ -103,7 +107,6 @@ class AsyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an async call keeps from its start until long after it is settled."""
 
     schema_name: ClassVar[str] = "Later"
-
     due: int | None = None
     """The deadline: the call fails if it has no result by then."""
     estimated: int | None = None
@@ -132,7 +135,6 @@ class WaitFor(Struct, frozen=True, omit_defaults=True):
     """The task whose end a wait is for, or any task; the result then describes that task."""
 
     schema_name: ClassVar[str] = "Watch"
-
     task_id: SessionId
     tool: str
     any: bool = False
@@ -188,7 +190,7 @@ CallState: TypeAlias = Requested | Running | Open | Settled
 
 
 class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`id` is our own and unguessable: the tool's effect key and the pending id of its result."""
+    """One use of a tool. `id` is unguessable: the tool's effect key and the pending id of the result."""
 
     id: CallId
     session_id: SessionId
@@ -314,9 +316,7 @@ def _tool_state(call: Call) -> ToolState:
     match call.state:
         case Requested():
             return ToolPending(input=call.input, raw="")
-        case Running():
-            return ToolRunning(input=call.input, time=PartTime(start=start))
-        case Open(kind="ask" | "question"):
+        case Running() | Open(kind="ask" | "question"):
             return ToolRunning(input=call.input, time=PartTime(start=start))
         case Open(kind="task", title=title, metadata=metadata):
             time = PartTime(start=start)

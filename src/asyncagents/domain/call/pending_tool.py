@@ -18,13 +18,18 @@ class PendingTime(Shape, frozen=True, kw_only=True):
 
 
 class ToolResult(Shape, frozen=True, kw_only=True):
+    """The result of a pending call."""
+
     title: str
     output: str
     metadata: dict[str, Any]
 
 
 class PendingToolCall(Shape, frozen=True, kw_only=True):
-    """`timeout`: the deadline, in ms since the epoch. Holds no secret."""
+    """A pending call: a call of an async tool, kept long after it is settled.
+
+    `timeout`: the deadline, in ms since the epoch. It holds no secret.
+    """
 
     id: CallId
     session_id: SessionId

@@ -66,6 +66,8 @@ def waits_outside_tree(call: Call) -> bool:
 
 
 class WaitingCall(Struct, frozen=True):
+    """A call that waits for a person, with the lineage of its session."""
+
     schema_name: ClassVar[str] = "Waiting"
     call: Call
     lineage: tuple[Session, ...]

@@ -34,7 +34,10 @@ class DeliveryTime(Shape, frozen=True, kw_only=True):
 
 
 class Delivery(Shape, frozen=True, kw_only=True):
-    """`id` is also its `webhook-id`; `error`: why the last try failed. Holds no secret."""
+    """An outgoing webhook that is due, delivered or given up.
+
+    `id` is also its `webhook-id`; `error`: why the last try failed. It holds no secret.
+    """
 
     id: str
     pending_id: CallId

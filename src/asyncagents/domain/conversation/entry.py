@@ -12,6 +12,8 @@ from asyncagents.domain.shape import Shape
 
 
 class MessageWithParts(Shape, frozen=True, kw_only=True):
+    """A message and its parts."""
+
     schema_name: ClassVar[str] = "Entry"
     info: Message
     parts: tuple[Part | UnknownPart, ...]

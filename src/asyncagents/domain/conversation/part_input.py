@@ -18,6 +18,8 @@ from asyncagents.domain.shape import Shape
 
 
 class TextInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """A text in a prompt."""
+
     text: str
     id: PartId | None = None
     synthetic: bool | None = None
@@ -27,7 +29,10 @@ class TextInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="text"):
 
 
 class FileInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="file"):
-    """`url` is a `file:`, `data:` or `https:` URL; a `file:` one may name lines, as in `?start=3&end=9`."""
+    """A file in a prompt.
+
+    `url` is a `file:`, `data:` or `https:` URL; a `file:` one may name lines, as in `?start=3&end=9`.
+    """
 
     mime: str
     url: str
@@ -37,12 +42,16 @@ class FileInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="file"):
 
 
 class AgentInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+    """A mention of an agent in a prompt."""
+
     name: str
     id: PartId | None = None
     source: TextSpan | None = None
 
 
 class SubtaskInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="subtask"):
+    """A task in a prompt: `agent` works on `prompt`."""
+
     prompt: str
     description: str
     agent: str

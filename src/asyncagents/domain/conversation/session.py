@@ -52,6 +52,8 @@ _DEFAULT_TITLE = re.compile(r"(New|Child) session - \d{4}-\d\d-\d\dT\d\d:\d\d:\d
 
 
 class Rule(Shape, frozen=True, kw_only=True, cache_hash=True):
+    """A permission rule: `action` applies to requests for `permission` that match `pattern`."""
+
     permission: str
     pattern: str
     action: Literal["allow", "deny", "ask"]
@@ -120,6 +122,8 @@ class LaunchRights(Shape, frozen=True, kw_only=True):
 
 
 class Session(Shape, frozen=True, kw_only=True):
+    """One agent's conversation: its title, directory, agent, model and costs, without its messages."""
+
     id: SessionId
     slug: str
     project_id: str

@@ -7,11 +7,11 @@ from asyncagents.domain.shape import Shape
 
 
 class Idle(Shape, frozen=True, kw_only=True, tag_field="type", tag="idle"):
-    pass
+    """The session has nothing to do."""
 
 
 class Busy(Shape, frozen=True, kw_only=True, tag_field="type", tag="busy"):
-    pass
+    """The session works, or is about to."""
 
 
 class RetryAction(Shape, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class RetryAction(Shape, frozen=True, kw_only=True):
 
 
 class Retry(Shape, frozen=True, kw_only=True, tag_field="type", tag="retry"):
-    """`next`: when the request is tried again, in ms since the epoch."""
+    """A request to the model failed and is tried again at `next`, in ms since the epoch."""
 
     attempt: int
     message: str
@@ -35,7 +35,7 @@ class Retry(Shape, frozen=True, kw_only=True, tag_field="type", tag="retry"):
 
 
 class WaitingAsync(Shape, frozen=True, kw_only=True, tag_field="type", tag="waiting_async"):
-    """The open call that expires first."""
+    """The session waits for something outside; the fields are of the open call that expires first."""
 
     pending_id: CallId
     tool: str
@@ -44,3 +44,4 @@ class WaitingAsync(Shape, frozen=True, kw_only=True, tag_field="type", tag="wait
 
 
 Status: TypeAlias = Idle | Busy | Retry | WaitingAsync
+"""What a session does at the moment."""

@@ -9,6 +9,8 @@ Priority: TypeAlias = Literal["high", "medium", "low"]
 
 
 class Todo(Shape, frozen=True, kw_only=True):
+    """One entry of a session's todo list."""
+
     content: str
     status: TodoStatus
     priority: Priority

@@ -48,10 +48,10 @@ class PendingResume(Shape, frozen=True, kw_only=True):
 
 
 class BackgroundTask(Shape, frozen=True, kw_only=True):
-    """Times are ISO 8601. `kind`: of the latest run; the parent waits for a `sync` one.
+    """A task as its parent and a dashboard see it. Times are ISO 8601.
 
-    `progress`: of the latest run; `totals`: over all runs, if there was more than one. `gone`: its session
-    was deleted.
+    `kind`: of the latest run; the parent waits for a `sync` one. `progress`: of the latest run; `totals`:
+    over all runs, if there was more than one. `gone`: its session was deleted.
     """
 
     session_id: SessionId

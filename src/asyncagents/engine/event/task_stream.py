@@ -162,14 +162,12 @@ _log = logging.getLogger(__name__)
 
 
 class Board:
-    """Get it from a runtime: `runtime.board`.
-
-    One task reads for all subscribers, from `_point` on; None: there is no subscriber.
-    """
+    """Show the tasks of all sessions to a dashboard, and follow their changes."""
 
     def __init__(self, store: Store, *, size: int = MAX_QUEUED_CHANGES) -> None:
         self._store = store.board
         self._size = size
+        # One task reads for all subscribers, from here on; None: there is no subscriber.
         self._point: BoardCursor | None = None
         self._subscribers: dict[BoardSubscriber, None] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -190,6 +188,7 @@ class Board:
         return await self._store.group(batch_id)
 
     async def stats(self) -> TaskStats:
+        """Return statistics of all background tasks."""
         return await self._store.stats()
 
     async def count(self) -> int:

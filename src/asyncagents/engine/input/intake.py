@@ -53,7 +53,7 @@ _DESCRIPTIONS = {"compact": "Sums the conversation up, so that it can go on for 
 
 
 class CommandInfo(Shape, frozen=True, kw_only=True):
-    """A slash command, as the CLI and HTTP list it."""
+    """A slash command, as `runtime.commands` and the HTTP API list it."""
 
     name: str
     source: str

@@ -81,6 +81,7 @@ class SubmittedPrompt:
 
     @property
     def message_id(self) -> MessageId:
+        """The id of the prompt."""
         return self._admitted.message_id
 
     @property

@@ -11,7 +11,7 @@ MAX_LIMIT = 1_000
 
 
 class Approvals:
-    """Get it from a runtime: `runtime.approvals`. A withdrawn approval is asked again at the next call."""
+    """List and withdraw approvals. What was withdrawn is asked for again at the next call."""
 
     def __init__(self, store: ApprovalStore) -> None:
         self._store = store

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class AsyncTools:
-    """Get it from a runtime: `runtime.async_tools`. Every result is committed before its method returns."""
+    """Settle and list pending calls. Every result is committed before its method returns."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class AsyncTools:
     async def submit_result(
         self, pending_id: str, output: str, *, title: str = "", metadata: dict[str, Any] | None = None
     ) -> PendingToolCall:
-        """Settle a call with its result; the session goes on, here or where it is served.
+        """Settle a call with its result; the session continues in the process that serves it.
 
         The same result again returns the same; another one raises `AlreadySettled`. A result that the tool's
         `validate_result` refuses raises `ResultRefused`, and the call stays open.
@@ -73,7 +73,7 @@ class AsyncTools:
         return pending_tool_call(call)
 
     async def submit_error(self, pending_id: str, error: str) -> PendingToolCall:
-        """Settle a call with an error; the session goes on with that."""
+        """Settle a call with an error; the session continues."""
         return await self._settle(CallId(pending_id), Failed(require_text(error, "an error")))
 
     async def submit(self, result: IncomingResult) -> PendingToolCall:
@@ -108,7 +108,7 @@ class AsyncTools:
         return await self.submit(result)
 
     async def cancel(self, pending_id: str) -> PendingToolCall:
-        """Settle a call with the error `cancelled`; the session goes on."""
+        """Settle a call with the error `cancelled`; the session continues."""
         return await self._settle(CallId(pending_id), Failed(CANCELLED))
 
     async def _settle(self, call_id: CallId, result: Completed | Failed) -> PendingToolCall:
@@ -140,6 +140,7 @@ class AsyncTools:
         after: str = "",
         limit: int = 100,
     ) -> tuple[PendingToolCall, ...]:
+        """List pending calls with a status, of one session or all, after the id `after`."""
         if not 0 < limit <= MAX_LIMIT:
             raise InvalidInput(f"limit must be from 1 to {MAX_LIMIT}")
         found = await self._store.pending.calls(status, session_id, after=after, limit=limit)

@@ -55,10 +55,9 @@ from asyncagents.version import VERSION
 
 
 class Runtime:
-    """Sessions, and the agents that work in them. Get one from `open_runtime`."""
+    """The sessions of a data directory, and the agents that work in them. `open_runtime` opens one."""
 
-    readiness: Readiness
-    """Set by the app, which owns its task group."""
+    readiness: Readiness  # set by the app, which owns its task group
 
     def __init__(  # noqa: PLR0913  all that it offers
         self,
@@ -121,7 +120,7 @@ class Runtime:
 
     def _build_parts(self, ids: Ids) -> None:
         """Build the parts that clients reach as attributes of the runtime."""
-        store, workplaces, clock = self._store, self._workplaces, self._clock
+        store, workplaces, clock, webhook = self._store, self._workplaces, self._clock, self.incoming_webhook
         self.conversations = Conversations(
             store, workplaces, self._session_factory, check=self.defaults.check, pool=self._pool
         )
@@ -135,11 +134,7 @@ class Runtime:
         self.instances = Instances(workplaces, self.broadcast)
         self.transfer = Transfer(store=store, clock=clock, pool=self._pool)
         self.async_tools = AsyncTools(
-            store=store,
-            workplaces=workplaces,
-            webhook=self.incoming_webhook,
-            clock=clock,
-            observer=self.counters,
+            store=store, workplaces=workplaces, webhook=webhook, clock=clock, observer=self.counters
         )
         self.mcp_control = workplaces.mcp_control
 
@@ -266,8 +261,8 @@ class Runtime:
     ) -> Call:
         """Answer a permission with "once", "always" or "reject", a question with a list for each question.
 
-        With `input` the call runs with these arguments; a "reject" with a `message` lets the model go on. An
-        approval takes "approve" or "reject", with a `message` as a remark. `by`: the person's name.
+        With `input` the call runs with these arguments. A "reject" with a `message` lets the model act.
+        An approval takes "approve" or "reject", with a `message` as a remark. `by`: the person's name.
         """
         valid_reply, began = validate_reply(reply, input, message), self._clock.now()
         call = await self._store.answer(ask_id, valid_reply, by=require_name(by))
@@ -307,6 +302,7 @@ class Runtime:
         return await self._aborter.abort(session_id, seconds=seconds, scope=scope, key=key)
 
     async def session(self, session_id: SessionId) -> Session:
+        """Return a session. Raises `NotFound` if there is none with this id."""
         return await self._store.session(session_id)
 
     async def sessions(self, directory: str | Path = ".", *, limit: int = 100) -> tuple[Session, ...]:
@@ -327,6 +323,7 @@ class Runtime:
         return (await self._store.control(session_id)).root_id
 
     async def children(self, session_id: SessionId) -> tuple[Session, ...]:
+        """List the child sessions of a session."""
         return await self._store.children(session_id)
 
     async def delete_session(self, session_id: SessionId) -> None:
@@ -345,9 +342,11 @@ class Runtime:
         return None if answer_id is None else await self._store.message(answer_id)
 
     async def message(self, message_id: MessageId) -> MessageWithParts:
+        """Return one message with its parts."""
         return await self._store.message(message_id)
 
     async def status(self, session_id: SessionId) -> Status:
+        """Return what a session does now."""
         return await self._store.status(session_id)
 
     async def statuses(self, root_id: SessionId | None = None) -> dict[SessionId, Status]:
@@ -355,9 +354,11 @@ class Runtime:
         return await self._store.statuses(root_id)
 
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
+        """Return the todo list of a session."""
         return await self._store.todos(session_id)
 
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
+        """List the calls of a session that are not settled."""
         return await self._store.open_calls(session_id)
 
     def events(self, session_id: SessionId | None = None) -> EventSubscription:

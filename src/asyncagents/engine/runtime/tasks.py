@@ -19,7 +19,7 @@ from asyncagents.store.store import Store
 
 
 class Tasks:
-    """Get it from a runtime: `runtime.tasks`."""
+    """List, resume, cancel and explain the tasks of a runtime."""
 
     def __init__(self, *, store: Store, intake: Intake, aborter: Aborter) -> None:
         self.is_served_elsewhere: Callable[[str], bool] = _never_served
@@ -49,6 +49,7 @@ class Tasks:
         return tuple(_as_background_task(each) for each in seen if each.task.live or not live)
 
     async def batch(self, batch_id: str) -> tuple[BackgroundTask, ...]:
+        """Return the tasks launched in one turn."""
         return tuple(_as_background_task(each) for each in await self._store.tasks_of_batch(batch_id))
 
     async def resume(self, task_id: SessionId, prompt: str, *, key: str | None = None) -> BackgroundTask:
@@ -64,7 +65,7 @@ class Tasks:
         return await self.get(task_id)
 
     async def background(self, task_id: SessionId) -> BackgroundTask:
-        """Move a task to the background: its parent goes on, and gets a notice of its end."""
+        """Move a task to the background: its parent continues, and gets a notice of its end."""
         await self._store.actions.move_to_background(task_id)
         return await self.get(task_id)
 
@@ -101,7 +102,7 @@ class Tasks:
         return tuple(describe_open_call(call) for call in calls)
 
     async def why(self, session_id: SessionId) -> Why:
-        """Explain why a session does not go on."""
+        """Explain why a session does not proceed."""
         try:
             situation = await self._store.situation(session_id)
         except Damaged as error:

@@ -24,7 +24,7 @@ MAX_LIMIT = 1_000
 
 
 class Deliveries:
-    """Get it from a runtime: `runtime.deliveries`."""
+    """List outgoing webhooks, and send dead ones again."""
 
     def __init__(self, store: DeliveryStore) -> None:
         self._store = store
@@ -40,6 +40,7 @@ class Deliveries:
         return await self._store.list(state, after=after, limit=limit)
 
     async def get(self, delivery_id: str) -> Delivery:
+        """Return one delivery."""
         return await self._store.get(delivery_id)
 
     async def redeliver(self, delivery_id: str) -> Delivery:

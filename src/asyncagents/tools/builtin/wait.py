@@ -25,7 +25,10 @@ class WaitArgs(Struct, frozen=True, kw_only=True):
 
 
 def wait(clock: Clock | None = None) -> Tool[WaitArgs]:
-    """Create the tool; it needs no permission. Without `coding`: `open_runtime(tools=[wait_tool()])`."""
+    """Create the tool `wait`, a timer that outlives the process: `open_runtime(tools=[wait_tool()])`.
+
+    It needs no permission; `coding` adds it already.
+    """
     ticking = clock or SystemClock()
 
     async def plan(args: WaitArgs, context: ToolContext) -> tuple[Ask, ...]:
