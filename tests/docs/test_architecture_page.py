@@ -3,7 +3,7 @@
 import re
 import tomllib
 
-from tests.docs.blocks import ROOT
+from tests.support.path import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "src" / "asyncagents"

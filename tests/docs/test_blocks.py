@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents.errors import ConfigError
 from asyncagents.testing.provider import open_provider
-from tests.docs.blocks import (
+from tests.support.fenced_block import (
     CONFIG,
     KEY,
     Bench,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kills.power_cut import WAITING, cut_often, cut_once
+from tests.support.soak import some_of
 
 SLICES = 4
 CUTS_A_SLICE = 25
@@ -27,7 +28,7 @@ EVERY_VERB = {
 
 
 @pytest.mark.spec("X-11")
-@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("part", some_of(range(SLICES), 1))
 def test_no_acknowledgement_is_lost_and_nothing_is_half_done(part: int) -> None:
     tally = cut_often(part * 1_000, CUTS_A_SLICE)
     assert set(tally.outcomes) == {"kept"}, tally.outcomes

@@ -13,7 +13,8 @@ from asyncagents.domain.call.reply import DECISION_OPTIONS, reply_result, unansw
 from asyncagents.domain.id import QuestionId, SessionId
 from asyncagents.plugins.tool.approval import ApprovalOptions
 from asyncagents.plugins.tool.decorate import AsyncToolOptions
-from tests.support.page import DOCS, code_blocks
+from tests.support.page import code_blocks
+from tests.support.path import DOCS
 
 PAGE = (DOCS / "approvals.md").read_text(encoding="utf-8")
 HALF_PAST_FOUR = 1_794_846_600_000

@@ -35,7 +35,8 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.webhook.delivery import HOUR, RETRY_PAUSES_MS
 from asyncagents.plugins.tool.decorate import AsyncToolOptions, ToolOptions
-from tests.support.page import DOCS, code_blocks
+from tests.support.page import code_blocks
+from tests.support.path import DOCS
 
 PAGE = (DOCS / "async-tools.md").read_text(encoding="utf-8")
 TOOL, PROGRAM, DELIVERY = code_blocks("async-tools.md")

@@ -20,7 +20,8 @@ from asyncagents.engine.tool import Tool
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.sdk import open_attached_client
-from tests.support.page import DOCS, code_blocks
+from tests.support.page import code_blocks
+from tests.support.path import DOCS
 from tests.support.tool import TextArguments, plan_ask, run_echo
 from tests.support.wait import PATIENCE
 

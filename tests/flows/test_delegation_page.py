@@ -11,7 +11,8 @@ import pytest
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.why import WhyCode
-from tests.support.page import DOCS, code_blocks
+from tests.support.page import code_blocks
+from tests.support.path import DOCS
 
 PAGE = (DOCS / "delegation.md").read_text(encoding="utf-8")
 

@@ -22,6 +22,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import CallTool, ScriptedModel, ScriptStep, call, say
 from tests.support.hostile.argument import TEXTS, arguments
 from tests.support.hostile.yard import create_yard, open_coder
+from tests.support.soak import DRAWN
 from tests.support.wait import PATIENCE
 
 TOOLS = (
@@ -116,7 +117,7 @@ def test_every_tool_answers_whatever_its_arguments_are(court: Court, tool: str) 
     ends: set[type] = set()
 
     @settings(
-        max_examples=8 if tool in {"grep", "bash"} else 20,
+        max_examples=20 if DRAWN else 6,
         deadline=None,
         suppress_health_check=[
             HealthCheck.too_slow,
@@ -124,7 +125,7 @@ def test_every_tool_answers_whatever_its_arguments_are(court: Court, tool: str) 
             HealthCheck.large_base_example,
         ],
     )
-    @given(batch=st.lists(inputs, min_size=1, max_size=10 if tool == "grep" else 20))
+    @given(batch=st.lists(inputs, min_size=1, max_size=10))
     def attempt(batch: list[dict[str, Any]]) -> None:
         calls = [CallTool(tool, each) for each in batch]
         said, states = court.try_all(calls)

@@ -11,7 +11,8 @@ from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.plugins.load import HOOK_NAMES
 from asyncagents.testing.inside import inside
-from tests.support.page import DOCS, code_blocks
+from tests.support.page import code_blocks
+from tests.support.path import DOCS
 from tests.support.runtime import EventListener
 
 

@@ -14,7 +14,8 @@ from aiohttp import ClientSession
 from asyncagents.llm.scripted import call, fail, say
 from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet
 from tests.support.http.server import StageClient, serve_delegation
-from tests.support.page import DOCS, code_blocks
+from tests.support.page import code_blocks
+from tests.support.path import DOCS
 from tests.support.tool import ECHO
 from tests.support.wait import PATIENCE
 

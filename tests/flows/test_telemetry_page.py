@@ -15,7 +15,8 @@ from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
 from asyncagents.testing.inside import inside
 from tests.support.http.server import serve_delegation
-from tests.support.page import DOCS, code_blocks
+from tests.support.page import code_blocks
+from tests.support.path import DOCS
 from tests.support.telemetry import Collector, open_traced_runtime, span_attributes
 from tests.support.tool import ECHO
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.llm.scripted import call
-from tests.support.page import DOCS, code_blocks
+from tests.support.page import code_blocks
+from tests.support.path import DOCS
 from tests.support.runtime import open_stage
 from tests.support.tool import build_pending_tool
 from tests.support.transfer import export_files

@@ -55,6 +55,7 @@ def test_every_state_of_a_delivery_is_demanded() -> None:
 
 
 @pytest.mark.spec("X-11")
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_this_version_can_be_recorded_as_well() -> None:
     with played() as done:

@@ -1,9 +1,8 @@
 """Code blocks of the pages of docs."""
 
 import re
-from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.support.path import DOCS
 
 
 def code_blocks(page: str, language: str = "python") -> list[str]:

@@ -27,8 +27,8 @@ from msgspec import Struct
 from asyncagents.config.env import Environment
 from asyncagents.config.load import load_config
 from asyncagents.config.trust import project_root, trust_project
+from tests.support.path import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ("json", "jsonc")
 RUNNABLE = ("python", "sh", *CONFIG)
 SECONDS = 60.0
