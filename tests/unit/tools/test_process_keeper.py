@@ -13,6 +13,7 @@ import pytest
 
 from asyncagents.tools.process.processes import Processes, ProcessResult
 from tests.flows.hostile_daemons import DAEMONS, GHOST, command, survivors
+from tests.support.soak import some_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
@@ -78,7 +79,6 @@ OURS = """
 import asyncio, sys
 from pathlib import Path
 from asyncagents.tools.process.processes import Processes
-from tests.support.soak import some_of
 
 async def main(path, folder, *commands):
     processes = Processes({"PATH": path}, folder=Path(folder), namespace=False)
