@@ -19,6 +19,7 @@ from asyncagents.store.tx import Database
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.support.postgres.database import Server, an_empty_database
 from tests.support.store.lab import Lab
+from tests.support.store.template import copy_database
 
 MANY = 8
 """A test with so many cases is asked every sixth of them in a database, unless examples are drawn."""
@@ -66,6 +67,7 @@ async def another(
                 yield lambda: open_postgres(dsn, clock=clock, rng=SeededRng(2), ids=ids, size=4)
         case "sqlite":
             path = tmp_path / "store.db"
+            copy_database(path)
             yield lambda: open_sqlite(path, clock=clock, rng=SeededRng(2), ids=ids, connect=connect)
         case other:
             raise ValueError(f"no database called {other!r}")

@@ -21,8 +21,7 @@ def forget_model(desk: Desk) -> None:
 
 
 async def ask(server: ServerProcess, method: str, path: str, body: object = None) -> Response:
-    more = {} if body is None else {"json": body}
-    return await server.client.request(method, path, headers=server.client.authorization, **more)
+    return await server.client.request(method, path, body, headers=server.client.authorization)
 
 
 @pytest.mark.spec("A-10")

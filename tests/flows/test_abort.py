@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.call.call import ABORTED
 from asyncagents.domain.conversation.failure import aborted_error
 from asyncagents.domain.conversation.part import ToolFailed
@@ -34,7 +33,7 @@ from asyncagents.llm.model import (
 )
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.inside import inside
-from tests.support.runtime import Stage, answer_of, open_stage, roles
+from tests.support.runtime import Stage, answer_of, open_runtime, open_stage, roles
 from tests.support.tool import CAREFUL, Gate, TextArguments, build_pending_tool, run_echo
 from tests.support.wait import PATIENCE
 

@@ -30,7 +30,6 @@ from asyncagents import (
     call,
     export_to,
     import_from,
-    open_runtime,
     say,
 )
 from asyncagents.domain.call.call import START_UNSURE
@@ -39,7 +38,7 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.inside import inside
-from tests.support.runtime import EventListener, Stage, open_stage
+from tests.support.runtime import EventListener, Stage, open_runtime, open_stage
 from tests.support.wait import PATIENCE
 
 SCRIPT = {

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.errors import InvalidInput, NotFound
 from tests.support.http.sdk import serve_approvals
-from tests.support.runtime import Stage
+from tests.support.runtime import Stage, open_runtime
 
 
 async def asked_again(at: Stage, word: str) -> list[str]:

@@ -24,7 +24,6 @@ from asyncagents import (
     Secret,
     Unauthorized,
     call,
-    open_runtime,
     say,
 )
 from asyncagents.config.env import system_environment
@@ -37,6 +36,7 @@ from asyncagents.engine.webhook.delivery import HOUR, RETRY_PAUSES_MS
 from asyncagents.plugins.tool.decorate import AsyncToolOptions, ToolOptions
 from tests.support.page import code_blocks
 from tests.support.path import DOCS
+from tests.support.runtime import open_runtime
 
 PAGE = (DOCS / "async-tools.md").read_text(encoding="utf-8")
 TOOL, PROGRAM, DELIVERY = code_blocks("async-tools.md")

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from asyncagents import Pending, async_tool, open_runtime
+from asyncagents import Pending, async_tool
 from asyncagents.app.assemble import Setup
 from asyncagents.client.client import open_client
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import open_sqlite_runtime
+from tests.support.runtime import open_runtime, open_sqlite_runtime
 from tests.support.tool import CAREFUL
 
 

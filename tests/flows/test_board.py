@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.task.board import TaskQuery
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.engine.event.task_stream import BoardUpdate
@@ -22,6 +21,7 @@ from tests.support.delegation import (
     open_delegation_stage,
     wait_until_quiet,
 )
+from tests.support.runtime import open_runtime
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 

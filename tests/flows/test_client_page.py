@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.client import Client
 from asyncagents.client.async_tools import ClientAsyncTools
 from asyncagents.client.client import RECONNECT_SECONDS
@@ -22,6 +21,7 @@ from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.sdk import open_attached_client
 from tests.support.page import code_blocks
 from tests.support.path import DOCS
+from tests.support.runtime import open_runtime
 from tests.support.tool import TextArguments, plan_ask, run_echo
 from tests.support.wait import PATIENCE
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents import Completed, Tool, ToolContext, open_runtime
+from asyncagents import Completed, Tool, ToolContext
 from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.conversation.failure import ContextOverflowError, UnknownError
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
@@ -24,7 +24,7 @@ from asyncagents.llm.scripted import ScriptLine, call, fail, say
 from asyncagents.testing.inside import inside
 from tests.support.compaction import CompactionStage, open_compaction_stage, request_text
 from tests.support.model import WindowModel, count_tokens, is_summary_request
-from tests.support.runtime import EventListener, answer_of
+from tests.support.runtime import EventListener, answer_of, open_runtime
 from tests.support.tool import FIND_SUBTASK, GO_ON, TextArguments, build_pending_tool, build_task_tool
 from tests.support.wait import PATIENCE
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config, DelegationConfig
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.conversation.status import Idle
@@ -29,7 +28,7 @@ from tests.support.delegation import (
     wait_for_task_end,
     wait_until_quiet,
 )
-from tests.support.runtime import Stage
+from tests.support.runtime import Stage, open_runtime
 from tests.support.tool import Gate, build_pending_tool
 
 

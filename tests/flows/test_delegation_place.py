@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import (
     AgentConfig,
     CommandConfig,
@@ -41,7 +40,7 @@ from tests.support.delegation import (
 )
 from tests.support.git import create_repository
 from tests.support.model import WindowModel, is_summary_request
-from tests.support.runtime import open_stage
+from tests.support.runtime import open_runtime, open_stage
 from tests.support.tool import OPEN_TODOS, Gate, read_nudges, write_todos
 from tests.support.wait import PATIENCE
 

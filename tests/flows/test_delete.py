@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import Event, PermissionAsked, SessionDeleted
 from asyncagents.errors import NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.support.runtime import open_stage
+from tests.support.runtime import open_runtime, open_stage
 from tests.support.tool import CAREFUL, Gate, build_pending_tool
 from tests.support.wait import PATIENCE
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import SessionIdle
 from asyncagents.engine import dispatcher
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.inside import inside
-from tests.support.runtime import EventListener, open_stage
+from tests.support.runtime import EventListener, open_runtime, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 

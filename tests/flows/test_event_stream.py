@@ -14,7 +14,6 @@ import pytest
 from aiohttp import ClientSession
 from msgspec import Struct
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import TextPart
@@ -29,7 +28,7 @@ from tests.support.http.client import open_http_client
 from tests.support.http.opencode import HEARTBEAT, OpencodeMirror, OpencodeStream, open_opencode_stream
 from tests.support.http.server import NO_HEARTBEAT
 from tests.support.model import HaltingModel
-from tests.support.runtime import Stage, open_stage
+from tests.support.runtime import Stage, open_runtime, open_stage
 from tests.support.tool import CAREFUL
 from tests.support.wait import PATIENCE
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from asyncagents import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.testing.provider import Reply, open_provider
 from tests.support.git import create_repository
 from tests.support.provider import PROVIDER_KEY, provider_config
+from tests.support.runtime import open_runtime
 from tests.support.wait import PATIENCE
 
 MOST_CHARACTERS = 24_000

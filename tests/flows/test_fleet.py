@@ -8,7 +8,6 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.clock import SystemRng
 from asyncagents.config.fleet import Fleet
 from asyncagents.domain.conversation.status import Idle
@@ -21,6 +20,7 @@ from asyncagents.store.postgres.statement import load_statements
 from asyncagents.testing.inside import inside
 from tests.support.http.server import serve_runtime
 from tests.support.postgres.database import Server, a_database
+from tests.support.runtime import open_runtime
 from tests.support.wait import PATIENCE
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.window import Window
@@ -24,6 +23,7 @@ from tests.support.delegation import (
     wait_until_quiet,
 )
 from tests.support.model import WindowModel
+from tests.support.runtime import open_runtime
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 

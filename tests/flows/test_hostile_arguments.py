@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import AsksConfig, Config
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.event import PermissionAsked, QuestionAsked
@@ -22,6 +21,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import CallTool, ScriptedModel, ScriptStep, call, say
 from tests.support.hostile.argument import TEXTS, arguments
 from tests.support.hostile.yard import create_yard, open_coder
+from tests.support.runtime import open_runtime
 from tests.support.soak import DRAWN
 from tests.support.wait import PATIENCE
 

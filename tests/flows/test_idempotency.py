@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents import Attachment, call, open_runtime, say
+from asyncagents import Attachment, call, say
 from asyncagents.client import Client, open_client
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.conversation.message import ModelRef
@@ -19,7 +19,7 @@ from tests.support.delegation import launch_task, task_named, wait_until_quiet
 from tests.support.http.client import Response
 from tests.support.http.cutting_proxy import open_cutting_proxy
 from tests.support.http.server import StageClient, serve_delegation
-from tests.support.runtime import Stage, open_stage
+from tests.support.runtime import Stage, open_runtime, open_stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call
-from tests.support.runtime import open_stage
+from tests.support.runtime import open_runtime, open_stage
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 

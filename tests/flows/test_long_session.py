@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 import pytest
 
-from asyncagents import Completed, Pending, Tool, ToolContext, open_runtime
+from asyncagents import Completed, Pending, Tool, ToolContext
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
@@ -23,6 +23,7 @@ from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolTu
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.inside import inside
 from tests.support.model import WindowModel, count_tokens
+from tests.support.runtime import open_runtime
 from tests.support.tool import NoArguments, TextArguments
 from tests.support.wait import PATIENCE
 

@@ -207,11 +207,11 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 from asyncagents.tools.mcp.servers import open_servers
-from tests.support.mcp.session import Ledger, call_tool, local, server_specs
+from tests.support.mcp.session import Ledger, call_tool, local_server, server_specs
 
 async def main(folder):
     async with open_servers(folder / "output") as servers:
-        servers.set_servers("/", server_specs(folder, kit=local(Ledger(folder / "ledger"))))
+        servers.set_servers("/", server_specs(folder, kit=local_server(Ledger(folder / "ledger"))))
         spawned = await call_tool(servers.clients("/")[0], "spawn")
         print(spawned.output, flush=True)
         await asyncio.Event().wait()

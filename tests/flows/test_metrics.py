@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.id import CallId
 from asyncagents.engine.metrics import BUCKET_BOUNDS, MAX_LABELS, OTHER, Counters
 from asyncagents.errors import StoreError
@@ -17,6 +16,7 @@ from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
 from tests.support.delegation import launch_task, wait_until_quiet
 from tests.support.http.server import serve_delegation, serve_runtime
+from tests.support.runtime import open_runtime
 from tests.support.telemetry import Collector, open_traced_runtime, scrape_metrics, trace_id
 from tests.support.tool import ECHO, build_pending_tool
 from tests.support.wait import PATIENCE

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.call.call import IN_DOUBT, Open
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Idle
@@ -21,7 +20,7 @@ from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.inside import inside
 from tests.support.hostile.batch import DEPLOY, SCRIPT, open_batch_runtime
 from tests.support.hostile.yard import create_yard
-from tests.support.runtime import EventListener, Stage, open_stage
+from tests.support.runtime import EventListener, Stage, open_runtime, open_stage
 from tests.support.wait import PATIENCE
 
 ROOT = Path(__file__).parents[2]

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents import Idle, Runtime, WaitingAsync, call, open_runtime, say
+from asyncagents import Idle, Runtime, WaitingAsync, call, say
 from asyncagents.app.default_model import NO_MODEL
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.inside import inside
+from tests.support.runtime import open_runtime
 from tests.support.tool import build_pending_tool
 from tests.support.wait import PATIENCE
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from asyncagents import wait_tool
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import ToolCompleted
@@ -36,7 +35,7 @@ from tests.support.delegation import (
     wait_for_task_end,
     wait_until_quiet,
 )
-from tests.support.runtime import Stage, answer_of, roles
+from tests.support.runtime import Stage, answer_of, open_runtime, roles
 from tests.support.tool import CAREFUL, Gate, build_pending_tool
 
 ONE: RequestScript = {

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.untrusted_settings import TRUST_VARIABLE
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.event import PermissionAsked
@@ -13,7 +12,7 @@ from asyncagents.plugins.load import HOOK_NAMES
 from asyncagents.testing.inside import inside
 from tests.support.page import code_blocks
 from tests.support.path import DOCS
-from tests.support.runtime import EventListener
+from tests.support.runtime import EventListener, open_runtime
 
 
 @pytest.fixture

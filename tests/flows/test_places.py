@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.agent.permission import Action
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart
 from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.llm.scripted import ScriptedModel, call, say
+from tests.support.runtime import open_runtime
 from tests.support.tool import Gate
 
 LAUNCHES = 6

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import distrust_project, trust_project
@@ -23,7 +22,7 @@ from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.testing.inside import inside
 from asyncagents.tools.project.projects import Projects
 from tests.support.project import HookArguments, build_plugin, open_plugin_project
-from tests.support.runtime import EventListener, open_stage
+from tests.support.runtime import EventListener, open_runtime, open_stage
 from tests.support.tool import ECHO, NoArguments, TextArguments
 from tests.support.wait import PATIENCE
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import AgentConfig, CommandConfig, Config, ModelConfig, ProviderConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.conversation.failure import MessageAbortedError
@@ -24,7 +23,7 @@ from asyncagents.plugins.api import Hook, PluginContext, PluginHooks
 from asyncagents.plugins.config_check import check_config
 from asyncagents.plugins.hook_health import MOST_HANGS
 from tests.support.project import HookArguments, build_plugin, open_plugin_project
-from tests.support.runtime import Stage, answer_of
+from tests.support.runtime import Stage, answer_of, open_runtime
 from tests.support.tool import ECHO
 from tests.support.wait import PATIENCE
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncagents import Completed, Tool, ToolContext, open_runtime
+from asyncagents import Completed, Tool, ToolContext
 from asyncagents.config.config import Config
 from asyncagents.domain.window import Window
 from asyncagents.engine.model_input import CLEARED
@@ -24,6 +24,7 @@ from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, say
 from asyncagents.testing.inside import inside
 from tests.support.model import WindowModel, is_summary_request
 from tests.support.process.coding_worker import FILES, SCRIPT
+from tests.support.runtime import open_runtime
 from tests.support.tool import TextArguments, build_pending_tool
 from tests.support.wait import PATIENCE
 

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from asyncagents import Attachment, PartUpdated, ScriptedModel, open_runtime
+import asyncagents
+from asyncagents import Attachment, PartUpdated, ScriptedModel
 from asyncagents.app.default_model import NO_MODEL
 from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
 from asyncagents.domain.conversation.part import ReasoningPart, RetryPart, StepFinishPart
 from asyncagents.errors import InvalidInput
 from asyncagents.testing.provider import Reply, TokenUsage, ToolUse, open_provider
 from tests.support.provider import PROVIDER_KEY, each_wire, provider_config
-from tests.support.runtime import answer_of
+from tests.support.runtime import answer_of, open_runtime
 from tests.support.tool import ECHO
 from tests.support.wait import PATIENCE
 
@@ -158,7 +159,7 @@ async def test_two_wires_take_turns_in_one_session(tmp_path: Path) -> None:
     ("model", "says"),
     [("chat/tiny", "small"), ("chad/small", "chat"), ("small", "provider/model"), (None, NO_MODEL)],
 )
-async def test_a_model_that_cannot_be_asked_is_said_before_anything_is_opened(
+async def test_an_unusable_model_is_an_error_before_a_file_is_created(
     tmp_path: Path, model: str | None, says: str
 ) -> None:
     data = tmp_path / "data"
@@ -166,7 +167,7 @@ async def test_a_model_that_cannot_be_asked_is_said_before_anything_is_opened(
         known = provider_config(provider, data)
         known = known if model else replace(known, provider={})
         with pytest.raises(InvalidInput) as raised:
-            async with open_runtime(data, model=model, config=known):
+            async with asyncagents.open_runtime(data, model=model, config=known):
                 pass
     assert says in str(raised.value)
     assert not (data / "asyncagents.db").exists()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from asyncagents.app.assemble import Setup
-from asyncagents.app.runtime import open_runtime
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import IN_DOUBT, TIMED_OUT, Completed
 from asyncagents.domain.conversation.failure import aborted_error
@@ -24,6 +23,7 @@ from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
 from tests.support.runtime import (
     EventListener,
+    open_runtime,
     open_sqlite_runtime,
     open_stage,
     resume_session,
@@ -221,7 +221,7 @@ async def test_closing_in_the_middle_of_an_error_lets_the_error_through(tmp_path
 VICTIM = """
 import asyncio, sys
 from asyncagents import Completed, ScriptedModel, Tool, call, open_runtime, pause, say
-from tests.support.runtime import Nothing
+from tests.support.tool import NoArguments
 
 async def gate(args, context):
     print("gate", flush=True)
@@ -229,7 +229,7 @@ async def gate(args, context):
 
 async def main(data, text):
     script = {"stream": [[say("I beg"), pause(3600)]], "tool": [[call("gate")], [say("Done.")]]}
-    tools = [Tool("gate", Nothing, gate)]
+    tools = [Tool("gate", NoArguments, gate)]
     async with open_runtime(data, model=ScriptedModel(script), tools=tools) as runtime:
         session = await runtime.create_session(directory=data)
         async for event in runtime.stream(session.id, text):

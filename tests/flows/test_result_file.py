@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents import Completed, ResultFile, open_runtime, tool
+from asyncagents import Completed, ResultFile, tool
 from asyncagents.archive.import_ import import_from
 from asyncagents.config.config import Config
 from asyncagents.llm.model import ToolTurn
@@ -15,7 +15,7 @@ from asyncagents.llm.scripted import call, say
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.support.mcp.server import DOT
 from tests.support.provider import PROVIDER_KEY, each_wire, provider_config
-from tests.support.runtime import open_stage
+from tests.support.runtime import open_runtime, open_stage
 from tests.support.tool import ECHO
 from tests.support.transfer import export_files, open_other_store
 from tests.support.wait import PATIENCE

@@ -8,7 +8,6 @@ import pytest
 
 from asyncagents import SessionId
 from asyncagents.app.assemble import Setup
-from asyncagents.app.runtime import open_runtime
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.event import PermissionAsked
@@ -18,7 +17,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from tests.support.delegation import open_delegation_stage
 from tests.support.http.server import serve_runtime
-from tests.support.runtime import open_sqlite_runtime, open_stage, wait_until_idle
+from tests.support.runtime import open_runtime, open_sqlite_runtime, open_stage, wait_until_idle
 from tests.support.store.row import spoil_row
 from tests.support.tool import CAREFUL
 from tests.support.wait import PATIENCE

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents import ScriptedModel, open_runtime, say
+from asyncagents import ScriptedModel, say
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.llm.scripted import Pause, Script
 from asyncagents.server.application import CHUNK_BYTES
@@ -20,6 +20,7 @@ from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.asgi import TOKEN, build_application
 from tests.support.http.client import Response
 from tests.support.http.raw import SHORT_TIMEOUTS, RawConnection, Target, open_target
+from tests.support.runtime import open_runtime
 from tests.support.wait import PATIENCE
 
 HEALTH = "/v1/health"

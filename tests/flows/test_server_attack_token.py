@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents import ScriptedModel, open_runtime
+from asyncagents import ScriptedModel
 from asyncagents.client.server_finder import DataDirectoryFinder
 from asyncagents.config.clock import SystemRng
 from asyncagents.errors import ConfigError, StoreError, Unavailable
@@ -22,6 +22,7 @@ from asyncagents.server.discovery import Listing, ServerLock, find_server, read_
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.raw import has_ipv6, lan_address, open_target
+from tests.support.runtime import open_runtime
 
 PENDING = "/async-tool/pending"
 TRACE = 5

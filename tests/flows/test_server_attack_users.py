@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents import ScriptedModel, open_runtime
+from asyncagents import ScriptedModel
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.hostile.other_user import OTHER_UID, open_server_as, request_as, takes_root
 from tests.support.http.raw import RawConnection, Target, has_ipv6, lan_address, open_target
+from tests.support.runtime import open_runtime
 
 STATUS = (
     "/v1/stats",

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import PartDelta, PartUpdated, PromptAnswered
 from asyncagents.engine.event.session_stream import EventBatch
@@ -16,7 +15,7 @@ from asyncagents.testing.inside import inside
 from tests.support.http.client import Frame
 from tests.support.http.opencode import HELLO, text_prompt
 from tests.support.http.server import StageClient, serve_stage
-from tests.support.runtime import open_stage
+from tests.support.runtime import open_runtime, open_stage
 from tests.support.wait import PATIENCE
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from asyncagents import open_runtime
 from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import call, fail, say
 from asyncagents.server.http.sse import RETRY_MS
@@ -24,6 +23,7 @@ from tests.support.delegation import (
 )
 from tests.support.http.client import EventStream, open_http_client
 from tests.support.http.server import StageClient, serve_delegation, serve_runtime
+from tests.support.runtime import open_runtime
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
 

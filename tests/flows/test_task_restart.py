@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import TaskCancelled, TaskCompleted
@@ -32,7 +31,7 @@ from tests.support.delegation import (
     wait_for_task_end,
     wait_until_quiet,
 )
-from tests.support.runtime import Stage
+from tests.support.runtime import Stage, open_runtime
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
-from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
+from asyncagents import ScriptedModel, TelemetryConfig, say
 from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
 from asyncagents.testing.inside import inside
 from tests.support.http.server import serve_delegation
 from tests.support.page import code_blocks
 from tests.support.path import DOCS
+from tests.support.runtime import open_runtime
 from tests.support.telemetry import Collector, open_traced_runtime, span_attributes
 from tests.support.tool import ECHO
 

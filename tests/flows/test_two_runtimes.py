@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.conversation.failure import aborted_error
@@ -21,7 +20,13 @@ from asyncagents.llm.model import ChatRequest, ModelEvent, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
-from tests.support.runtime import EventListener, answer_of, assert_requests_only_grow, open_stage
+from tests.support.runtime import (
+    EventListener,
+    answer_of,
+    assert_requests_only_grow,
+    open_runtime,
+    open_stage,
+)
 from tests.support.tool import Gate, NoArguments, build_pending_tool
 from tests.support.wait import PATIENCE
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents import Runtime, ScriptedModel, ToolContext, async_tool, call, open_runtime, say
+from asyncagents import Runtime, ScriptedModel, ToolContext, async_tool, call, say
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.domain.call.call import AsyncState, Call, Completed, Settled
 from asyncagents.domain.conversation.status import WaitingAsync
@@ -25,6 +25,7 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.testing.inside import inside
+from tests.support.runtime import open_runtime
 from tests.support.wait import PATIENCE
 
 MODEL = ScriptedModel({"ship": [[call("deploy"), call("deploy")], [say("done")]]}, remember=False)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from asyncagents import Runtime, ToolContext, async_tool
 from asyncagents.app.assemble import Setup
-from asyncagents.app.runtime import open_runtime
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.incoming_result import MOST_BYTES
@@ -23,7 +22,7 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Pairs, Request
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import open_sqlite_runtime, open_stage
+from tests.support.runtime import open_runtime, open_sqlite_runtime, open_stage
 from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import (
     FORGED,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from asyncagents.app.assemble import Setup
-from asyncagents.app.runtime import open_runtime
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
 from asyncagents.config.secret import Secret
@@ -25,7 +24,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
 from asyncagents.tools.web.webhook_sender import open_webhook_sender
-from tests.support.runtime import open_sqlite_runtime, open_stage
+from tests.support.runtime import open_runtime, open_sqlite_runtime, open_stage
 from tests.support.tool import NoArguments, build_pending_tool
 from tests.support.webhook.receiver import (
     LOCAL_WEBHOOKS,

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.conversation.status import Retry, WaitingAsync
 from asyncagents.domain.event import PermissionAsked, SessionStatus
@@ -23,7 +22,7 @@ from tests.support.delegation import (
     wait_until_quiet,
     wait_until_rest,
 )
-from tests.support.runtime import Stage
+from tests.support.runtime import Stage, open_runtime
 from tests.support.tool import CAREFUL, Gate, build_pending_tool
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from asyncagents import Tool, open_runtime
+from asyncagents import Tool
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
@@ -15,6 +15,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.testing.inside import inside
 from tests.support.model import WindowModel
+from tests.support.runtime import open_runtime
 from tests.support.wait import PATIENCE
 
 

@@ -1,15 +1,16 @@
 """A stage for flows: a real runtime on a directory, one session, and listener that heard everything."""
 
 import asyncio
+import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from asyncagents.app import runtime as product
 from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend, PolledDatabase
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.clock import Clock
@@ -40,6 +41,7 @@ from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
 from asyncagents.testing.inside import inside
+from tests.support.store.template import FILE, copy_database
 from tests.support.wait import PATIENCE
 
 E = TypeVar("E", bound=Event)
@@ -112,6 +114,16 @@ class Stage:
 
 
 @asynccontextmanager
+async def open_runtime(data: str | Path | None = None, **options: Any) -> AsyncIterator[Runtime]:
+    """As `asyncagents.open_runtime`; a new data directory begins with a copied database."""
+    on_file = "ASYNCAGENTS_STORE" not in os.environ and options.get("fleet") is None
+    if data is not None and on_file:
+        copy_database(Path(data) / FILE)
+    async with product.open_runtime(data, **options) as runtime:
+        yield runtime
+
+
+@asynccontextmanager
 async def open_stage(
     data: Path,
     script: Script | ScriptedModel,
@@ -143,10 +155,11 @@ async def open_sqlite_runtime(
 ) -> AsyncIterator[Runtime]:
     """As `open_runtime`, with a clock of the test's own and something between engine and database."""
     clock, rng = clock or SystemClock(), SystemRng()
+    copy_database(data / FILE)
     owners = FlockOwners(data / "owners", f"{rng.below(2**64):016x}")
     try:
         async with (
-            open_sqlite(data / "asyncagents.db", clock=clock, rng=rng) as database,
+            open_sqlite(data / FILE, clock=clock, rng=rng) as database,
             start_runtime(Backend(behind(database), owners, clock, rng, Ids(clock, rng)), setup) as runtime,
         ):
             yield runtime

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.archive.export import export_to
 from asyncagents.archive.import_ import ImportResult, import_from
 from asyncagents.domain.id import SessionId
@@ -14,6 +13,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 from tests.support.path import FIXTURES
+from tests.support.runtime import open_runtime
 
 OPENCODE = FIXTURES / "opencode"
 RECORDED = OPENCODE / "export-1.18.33.json"

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
+from tests.support.runtime import open_runtime
 from tests.support.tool import build_pending_tool
 
 LONG = "echo x >> runs; until [ -e go ]; do sleep 0.05; done; echo ended"

@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from asyncagents import Runtime, ScriptedModel, open_runtime
+from asyncagents import Runtime, ScriptedModel
 from asyncagents.llm.scripted import Script
 from asyncagents.server.discovery import Listing
 from asyncagents.server.http.connection import HttpConnection
 from asyncagents.server.http.timeouts import Timeouts
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.client import Response
+from tests.support.runtime import open_runtime
 from tests.support.wait import PATIENCE
 
 SHORT_TIMEOUTS = Timeouts(

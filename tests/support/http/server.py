@@ -7,7 +7,6 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load_config
@@ -19,7 +18,7 @@ from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.delegation import RequestScript, open_delegation_stage
 from tests.support.git import create_repository
 from tests.support.http.client import HttpClient, open_http_client, open_session
-from tests.support.runtime import Stage, open_stage
+from tests.support.runtime import Stage, open_runtime, open_stage
 
 NO_HEARTBEAT = 3_600.0
 """Seconds of silence before a heartbeat: longer than any test runs."""
