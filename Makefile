@@ -17,7 +17,7 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 # Compiled imports start faster; this undoes an environment that forbids them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check spec reference bench soak lock catalog clean
+.PHONY: setup demo test quick check spec reference bench soak lock catalog clean
 
 setup: $(STAMP)
 
@@ -35,7 +35,12 @@ demo: $(STAMP)
 
 # Four at a time on two cores: many tests wait for processes.
 test: $(STAMP)
-	$(BIN)/pytest -n 4 --dist worksteal tests $(ARGS)
+	$(BIN)/pytest -n 4 --dist worksteal $(if $(filter tests%,$(ARGS)),,tests) $(ARGS)
+
+# Less than a minute: no processes, no PostgreSQL.
+quick: $(STAMP)
+	ASYNCAGENTS_EXAMPLES=few $(BIN)/pytest -q -n auto --dist worksteal -m "not slow" -k "not postgres" tests/unit tests/contract $(ARGS)
+	$(BIN)/python -m tests.simulation.hunt --seeds 20
 
 check: $(STAMP)
 	$(BIN)/ruff format --check $(CODE)

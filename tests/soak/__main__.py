@@ -1,8 +1,8 @@
 """The big counts: `python -m tests.soak --seconds 1200`.
 
-Simulated crashes fill the time on both cores; kills of real processes, power cuts, sieges of a fleet on
-PostgreSQL and newly drawn examples of every property follow. Seeds go on from where the last run of the
-same commit stopped, and the counts of one commit are added up.
+Simulated crashes fill the time on both cores. Kills of real processes, power cuts, sieges of a fleet on
+PostgreSQL, the tests with the mark `soak`, a hunt for each mutant and new examples of every property follow.
+Seeds go on from where the last run of the same commit stopped, and the counts of one commit are added up.
 """
 
 import argparse
@@ -147,6 +147,8 @@ COUNTS = (
     ("hostile", 200, "prompts while another project's tools do their worst"),
     ("replays", 40, "logs of each kind of worlds, replayed on PostgreSQL"),
     ("races", 500, "writes of each of sixteen writers, against readers of changes"),
+    ("tests", 1, "all tests with the mark `soak` (0 leaves them out)"),
+    ("mutants", 1, "a hunt for each mutant of the simulation (0 leaves it out)"),
     ("flows", 1, "all flows and contracts on PostgreSQL (0 leaves them out)"),
     ("properties", 1, "new examples for properties (0 leaves them out)"),
 )
@@ -193,6 +195,11 @@ def main() -> int:
     file.write_bytes(encode(tally))
     _report(tally)
     failed = [_run(*words) != 0 for wanted, words in _plan(options) if wanted]
+    if options.tests:
+        words = ("pytest", "-q", "-n", "4", "--dist", "worksteal", "-m", "soak", "tests")
+        failed.append(_run(*words, ASYNCAGENTS_SOAK="all") != 0)
+    if options.mutants:
+        failed.append(_run("tests.simulation.killing_seeds", "--check") != 0)
     if options.flows:
         words = ("pytest", "-q", "-n", "4", "tests/flows", "tests/contract")
         failed.append(_run(*words, examples="drawn", ASYNCAGENTS_TEST_FLOWS="postgres") != 0)

@@ -18,6 +18,8 @@ from tests.support.path import ROOT
 from tests.support.postgres.database import Server, database, open_server, proxy, template
 from tests.support.postgres.server import GIVEN
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 10.0
 A_MOMENT = 0.1
 LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.AdminShutdownError)

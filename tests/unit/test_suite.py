@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.support.path import ROOT
@@ -13,9 +13,12 @@ PROGRAMS = ("golden", "peer", "recorded", "simulation")
 PRIVATE = re.compile(r"_(store|bus|dispatcher|inputs|input_builder)")
 
 
-def read_modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(TESTS.rglob("*.py")):
-        yield path.relative_to(TESTS), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def read_modules() -> list[tuple[Path, ast.Module]]:
+    return [
+        (path.relative_to(TESTS), ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(TESTS.rglob("*.py"))
+    ]
 
 
 def test_modules_that_tests_share_stand_in_support() -> None:

@@ -12,6 +12,8 @@ from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.disk import SECTOR, DiskTruncate, DiskWrite, Inode, SimulatedDisk
 from asyncagents.testing.power_cut import PowerCut, PowerLost
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Run:

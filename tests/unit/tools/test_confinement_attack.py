@@ -25,6 +25,8 @@ from tests.support.workspace.sandbox import (
     write_file,
 )
 
+pytestmark = pytest.mark.slow
+
 OFFLINE = Sandbox(network=False)
 # Each must fail or change nothing outside, and none may tell a secret.
 WAYS_OUT = """

@@ -17,6 +17,8 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.search.list_tree import ListedTree, TreeListing, build_tree
 from tests.support.workspace.file_tool import SECRET, ToolDesk
 
+pytestmark = pytest.mark.slow
+
 _NAMES = [
     "a",
     "dir",

@@ -14,6 +14,8 @@ from pathspec import GitIgnoreSpec
 
 from asyncagents.tools.search.gitignore import IgnoreRules, parse_rules
 
+pytestmark = pytest.mark.slow
+
 GLOBS = [
     *("a", "b", "ab", "-", "a b", "x.py", "*", "**", "?", "a*", "*b", "*.py", "a?b", "a**b", "**a"),
     *("[ab]", "[!a]", "[^b]", "[a-b]x", "[]a]", "\\*", "\\#", "\\!a", "a\\b", "\\ab"),

@@ -4,7 +4,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from asyncagents.tools.search.parallel import MOST_WORKERS, default_workers, work_in_order
+
+pytestmark = pytest.mark.slow
 
 # In a process of its own: one with a single thread.
 SCRIPT = """

@@ -10,6 +10,8 @@ from asyncagents.tools.web.markdown import MOST_DEPTH, MOST_WRITTEN, to_markdown
 from asyncagents.tools.web.markdown_process import read_as_markdown
 from tests.support.workspace.web_site import Fetcher, answer_with, open_door, open_site, processes
 
+pytestmark = pytest.mark.slow
+
 SLOW = "<a b " * 40_000
 """Python's parser takes minutes for it."""
 

@@ -19,6 +19,8 @@ from asyncagents.engine.webhook.delivery import (
 from asyncagents.tools.web.webhook_sender import HostPolicy, canonical_host, open_webhook_sender
 from tests.support.wait import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 PUBLIC = "93.184.216.34"
 
 

@@ -16,6 +16,8 @@ from asyncagents.tools.output.capture import OutputCapture
 from asyncagents.tools.process.processes import Processes, ProcessResult
 from asyncagents.tools.process.reaper import Reaper
 
+pytestmark = pytest.mark.slow
+
 PATH = os.environ.get("PATH", os.defpath)
 MARK = "A_TEST_OF_PROCESSES"
 
@@ -106,13 +108,19 @@ async def test_nothing_survives_a_cancel_that_is_repeated(processes: Processes, 
 
 
 @pytest.mark.spec("A-05")
-async def test_nothing_survives_a_timeout_and_what_was_said_is_kept(
+async def test_no_process_survives_a_timeout_and_the_output_until_then_is_kept(
     processes: Processes, tmp_path: Path
 ) -> None:
-    """All at once: most of it is waiting."""
-    ended = await asyncio.gather(*(bash(processes, command, timeout=5) for command in ESCAPES.values()))
-    assert [(each.timed_out, each.output[:5]) for each in ended] == [(True, "ready")] * len(ESCAPES)
-    assert alive(tmp_path) == []
+    """All commands at once; a longer timeout follows where a busy machine did not let one print."""
+    for timeout in (0.5, 2, 8, 32):
+        ended = await asyncio.gather(
+            *(bash(processes, command, timeout=timeout) for command in ESCAPES.values())
+        )
+        assert alive(tmp_path) == []
+        if all(each.output for each in ended):
+            break
+    assert [each.timed_out for each in ended] == [True] * len(ESCAPES)
+    assert [each.output[:5] for each in ended] == ["ready"] * len(ESCAPES)
 
 
 async def test_nothing_survives_the_end_of_a_command(processes: Processes, tmp_path: Path) -> None:
@@ -202,8 +210,11 @@ async def test_a_flood_stays_small_in_memory_and_whole_on_disk(processes: Proces
 
 
 async def test_a_flood_without_end_ends_with_its_time(processes: Processes) -> None:
-    result = await bash(processes, "yes", timeout=3)
-    assert result.timed_out
+    for timeout in (0.3, 3, 30):
+        result = await bash(processes, "yes", timeout=timeout)
+        assert result.timed_out
+        if result.truncated:
+            break
     assert len(result.output) < 31_000
     assert result.spill_path is not None
     assert size(result.spill_path) > 30_000

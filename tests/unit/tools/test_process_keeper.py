@@ -15,7 +15,10 @@ from asyncagents.tools.process.processes import Processes, ProcessResult
 from tests.support.hostile.daemon import DAEMONS, GHOST, daemon_command, survivors
 from tests.support.soak import some_of
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers"),
+]
 
 PATH = os.environ.get("PATH", os.defpath)
 PATIENCE = 30

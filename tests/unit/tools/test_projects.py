@@ -180,6 +180,7 @@ async def test_what_is_broken_now_counts_as_it_was_and_what_never_worked_is_told
     assert await at(projects, desk.project) is before
 
 
+@pytest.mark.slow
 async def test_only_so_many_directories_are_remembered(projects: Projects, desk: ConfigDesk) -> None:
     first = await at(projects, desk.project)
     for number in range(MOST_CACHED):

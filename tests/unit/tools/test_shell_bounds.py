@@ -13,6 +13,8 @@ import pytest
 from asyncagents.domain.agent.permission import UNCLEAR
 from asyncagents.tools.shell.rules import MOST_CHARACTERS, command_asks
 
+pytestmark = pytest.mark.slow
+
 HOME = Path("/home/someone")
 MOST_CALLS = 4_000_000
 """Calls of functions, Python's own among them: the longest lines here take about 2,800,000."""

@@ -410,6 +410,7 @@ def run_by_bash(line: str, folder: Path) -> set[tuple[str, ...]]:
     return {tuple(entry.split("\1")[:-1]) for entry in log.read_text().split("\2")[:-1]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_taken_for_plain_is_just_what_bash_runs(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

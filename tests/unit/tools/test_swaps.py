@@ -16,6 +16,8 @@ from asyncagents.tools.search.grep import GrepSearch, search_lines
 from asyncagents.tools.search.name_search import NameSearch, search_names
 from tests.support.workspace.file_tool import OPEN_WAYS, SECRET, ToolDesk, swap_forever
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 300
 
 USUAL = LineageRules.from_rules(default_rules())

@@ -13,6 +13,8 @@ from asyncagents.tools.file.thread_pool import Threads
 from asyncagents.tools.search import low_priority
 from tests.support.wait import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 EXITS = """
 from threading import Event
 from asyncagents.tools.file.thread_pool import Threads

@@ -12,6 +12,8 @@ from asyncagents.tools.file.path import InsidePath, OutsidePath
 from asyncagents.tools.git.index import TrackedFiles, index_names
 from tests.support.workspace.file_tool import ToolDesk, open_grep_desk
 
+pytestmark = pytest.mark.slow
+
 IGNORED = {
     "vendor/lib/a.py": "needle",
     "vendor/lib/b.py": "needle",
