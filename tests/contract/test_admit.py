@@ -22,7 +22,8 @@ async def test_input_is_kept_shown_and_published_at_once(lab: Lab) -> None:
     assert await lab.store.admit(fact) == AdmitResult(fact.message.id, new=True)
 
     entry = await lab.store.message(fact.message.id)
-    assert (entry.info, entry.parts) == (fact.message, fact.parts)
+    assert entry.info == fact.message
+    assert entry.parts == fact.parts
     assert await lab.store.messages(session_id) == (entry,)
     assert await lab.store.history(session_id) == ()
     assert await lab.store.input(fact.message.id) == InputRow(
@@ -43,7 +44,8 @@ async def test_the_same_key_changes_nothing_and_answers_alike(lab: Lab) -> None:
         assert await lab.store.admit(again) == AdmitResult(first.message.id, new=False)
     assert await lab.read_everything() == before
     assert await lab.store.cursor() == cursor
-    assert (lab.events, lab.woken) == ([], [])
+    assert lab.events == []
+    assert lab.woken == []
 
 
 @pytest.mark.spec("S-14")
@@ -100,7 +102,8 @@ async def test_input_wakes_a_session_exactly_once(lab: Lab) -> None:
     await lab.store.admit(fact)
     await lab.store.admit(fact)
     control = await lab.store.control(session_id)
-    assert (control.state, control.wake_seq) == ("ready", 1)
+    assert control.state == "ready"
+    assert control.wake_seq == 1
     assert lab.woken == [session_id]
 
 
@@ -110,7 +113,8 @@ async def test_input_for_a_running_session_moves_its_wake_count(lab: Lab) -> Non
     lab.commits.clear()
     await lab.prompt(session_id)
     after = await lab.store.control(session_id)
-    assert (after.state, after.wake_seq) == ("running", before.wake_seq + 1)
+    assert after.state == "running"
+    assert after.wake_seq == before.wake_seq + 1
     assert after.fence == claim.fence
     assert lab.woken == [session_id]
 
@@ -120,7 +124,9 @@ async def test_input_that_wakes_nobody_is_kept_and_read_with_the_next(lab: Lab) 
     lab.commits.clear()
     quiet = await lab.prompt(session_id, "by the way", wakes=False)
     control = await lab.store.control(session_id)
-    assert (control.state, control.wake_seq, lab.woken) == ("idle", 0, [])
+    assert control.state == "idle"
+    assert control.wake_seq == 0
+    assert lab.woken == []
     assert (await lab.store.input(quiet)).state == "held"
     assert [entry.info.id for entry in await lab.store.messages(session_id)] == [quiet]
     assert await lab.store.claim(session_id, ALICE, dead=None) is None
@@ -147,7 +153,9 @@ async def test_a_session_answers_as_it_was_last_addressed(lab: Lab) -> None:
     await lab.store.admit(replace(fact, message=replace(fact.message, agent="plan", model=other)))
     info = await lab.store.session(session_id)
     assert info.model is not None
-    assert (info.agent, info.model.id, info.model.variant) == ("plan", "raven", "high")
+    assert info.agent == "plan"
+    assert info.model.id == "raven"
+    assert info.model.variant == "high"
     assert info.time.updated == lab.clock.now()
 
 

@@ -27,7 +27,9 @@ async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
     assert await lab.store.park(claim, snapshot.control.wake_seq)
     lab.commits.clear()
     granted = await lab.store.answer(ask_id(call), Once(), ask_hash="h1")
-    assert (state_of(granted), granted.granted, granted.reply) == ("Requested", ("h1",), Once())
+    assert state_of(granted) == "Requested"
+    assert granted.granted == ("h1",)
+    assert granted.reply == Once()
     assert [(e.request_id, e.reply) for e in lab.events if isinstance(e, PermissionReplied)] == [
         (ask_id(call), "once")
     ]
@@ -53,7 +55,8 @@ async def test_the_same_answer_again_changes_nothing(lab: Lab, reply: Reply) -> 
                 await lab.store.answer(ask_id(call), other)
     assert await lab.read_everything() == before
     assert await lab.store.cursor() == cursor
-    assert (lab.events, lab.woken) == ([], [])
+    assert lab.events == []
+    assert lab.woken == []
 
 
 async def test_the_same_answer_is_the_same_after_the_call_has_run(lab: Lab) -> None:
@@ -139,8 +142,10 @@ async def test_answers_are_no_reply_to_an_ask(lab: Lab) -> None:
 async def test_a_yes_may_come_with_other_arguments(lab: Lab) -> None:
     _, claim, call, _ = await lab.open_ask()
     edited = await lab.store.answer(ask_id(call), Once({"target": "one"}))
-    assert (edited.input, edited.written) == ({"target": "one"}, {"target": "all"})
-    assert (state_of(edited), edited.granted) == ("Requested", (WRITTEN_BY_PERSON,))
+    assert edited.input == {"target": "one"}
+    assert edited.written == {"target": "all"}
+    assert state_of(edited) == "Requested"
+    assert edited.granted == (WRITTEN_BY_PERSON,)
     assert edited.repeat_key == ("build", {"target": "all"})
     assert (await lab.store.snapshot(claim)).requested_calls == (edited,)
 
@@ -166,7 +171,9 @@ async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_th
     assert replies == [(ask_id(each), "always") for each in (call, alike, below)]
     assert set(lab.woken) == {session_id, child_id}
     (rule,) = await lab.store.approvals(PROJECT)
-    assert (rule.permission, rule.pattern, rule.action) == ("bash", "make *", "allow")
+    assert rule.permission == "bash"
+    assert rule.pattern == "make *"
+    assert rule.action == "allow"
     assert await lab.store.approvals("another") == ()
     assert await lab.store.approval_store.withdraw_all(PROJECT, "edit") == 0
     assert await lab.store.approval_store.withdraw_all(PROJECT) == 1
@@ -184,7 +191,9 @@ async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(
     await lab.store.answer(ask_id(call), Always())
     assert {each.call.id for each in await lab.store.asks()} == {other.id}
     (rule,) = await lab.store.approvals(PROJECT)
-    assert (rule.permission, rule.pattern, rule.action) == ("exact:bash", "ls $(a*)", "allow")
+    assert rule.permission == "exact:bash"
+    assert rule.pattern == "ls $(a*)"
+    assert rule.action == "allow"
     assert await lab.store.approval_store.withdraw_all(PROJECT, "edit") == 0
     assert await lab.store.approval_store.withdraw_all(PROJECT, "bash") == 1
     assert await lab.store.approvals(PROJECT) == ()

@@ -77,12 +77,14 @@ async def test_an_approval_is_asked_of_a_person_and_holds_nobody_up(lab: Lab) ->
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.park(claim, snapshot.control.wake_seq)
     (waiting,) = await lab.store.asks(session_id)
-    assert (waiting.call.id, waiting.who) == (call.id, "release managers")
+    assert waiting.call.id == call.id
+    assert waiting.who == "release managers"
     assert waiting.until == lab.clock.now() + SECONDS
     assert [event.request.id for event in live] == [ask_id(call)]
     assert [e for e in (await lab.store.feed()).events if isinstance(e, QuestionAsked)] == live
     assert isinstance(await lab.store.status(session_id), WaitingAsync)
-    assert (pending_status(call), call.blocks_session) == ("waiting", False)
+    assert pending_status(call) == "waiting"
+    assert call.blocks_session is False
     (entry,) = [
         e for e in await lab.store.messages(session_id) if any(isinstance(p, ToolPart) for p in e.parts)
     ]

@@ -67,7 +67,9 @@ async def test_a_page_has_the_newest_first_and_counts_all(lab: Lab) -> None:
     made = [await put(lab) for _ in range(7)]
     page = await lab.store.board.page(TaskQuery(limit=3, offset=2))
     assert shown(page) == made[::-1][2:5]
-    assert (page.total, page.limit, page.offset) == (7, 3, 2)
+    assert page.total == 7
+    assert page.limit == 3
+    assert page.offset == 2
 
 
 @pytest.mark.spec("H-03")
@@ -188,7 +190,9 @@ async def test_stats_of_nothing_are_zeros_that_are_there(lab: Lab) -> None:
     assert stats["duration"] == {"avg": 0, "max": 0, "min": 0}
     assert set(stats["byStatus"].values()) == {0}
     assert stats["byAgent"] == {}
-    assert (stats["totalTasks"], stats["activeTasks"], await lab.store.board.count()) == (0, 0, 0)
+    assert stats["totalTasks"] == 0
+    assert stats["activeTasks"] == 0
+    assert await lab.store.board.count() == 0
 
 
 @pytest.mark.spec("H-03")
@@ -225,7 +229,9 @@ async def test_a_group_with_something_resumed_runs_until_now(lab: Lab) -> None:
     await put(lab, status="resumed")
     lab.clock.advance(1_000)
     stats = (await lab.store.board.group("bat_1")).stats
-    assert (stats.running, stats.completed, stats.duration) == (1, 1, 1_001)
+    assert stats.running == 1
+    assert stats.completed == 1
+    assert stats.duration == 1_001
 
 
 @pytest.mark.spec("H-05")
@@ -250,7 +256,9 @@ async def test_a_group_counts_the_calls_of_the_living_and_the_ended(lab: Lab) ->
             assert await lab.store.rest(claim, control.wake_seq, "done")
     task = await lab.store.task(busy)
     group = await lab.store.board.group(task.task.batch)
-    assert (group.stats.total_tool_calls, group.stats.running, group.stats.completed) == (2, 1, 1)
+    assert group.stats.total_tool_calls == 2
+    assert group.stats.running == 1
+    assert group.stats.completed == 1
 
 
 @pytest.mark.spec("H-06")
@@ -291,7 +299,8 @@ async def test_what_a_board_shows_of_a_live_task_is_what_its_own_page_shows(lab:
         if seen.progress:
             assert task.progress is not None
             assert task.progress.tool_calls_by_name == seen.progress.by_name
-            assert (task.progress.phase, task.progress.place) == (seen.progress.phase, seen.progress.place)
+            assert task.progress.phase == seen.progress.phase
+            assert task.progress.place == seen.progress.place
 
 
 async def test_a_row_that_cannot_be_read_hides_no_other(lab: Lab) -> None:

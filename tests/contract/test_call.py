@@ -49,7 +49,8 @@ async def test_a_call_of_a_dead_run_is_abandoned_until_it_is_started_again(lab: 
     assert [c.id for c in snapshot.abandoned_calls] == [call.id]
     assert snapshot.executing_calls == ()
     snapshot = await lab.store.advance(claim, (CallMove(call.id, Running(claim.fence)),))
-    assert ([c.id for c in snapshot.executing_calls], snapshot.abandoned_calls) == ([call.id], ())
+    assert [c.id for c in snapshot.executing_calls] == [call.id]
+    assert snapshot.abandoned_calls == ()
 
 
 async def test_the_part_people_see_is_always_that_of_the_row(lab: Lab) -> None:
@@ -157,7 +158,9 @@ async def test_a_result_from_outside_settles_once_and_wakes_the_session(lab: Lab
     assert (await lab.store.control(session_id)).state == "ready"
     part = next(p for p in (await lab.store.message(call.message_id)).parts if isinstance(p, ToolPart))
     assert isinstance(part.state, ToolCompleted)
-    assert (part.state.output, part.state.title, part.state.metadata) == ("built", "Build", {"ms": 60_000})
+    assert part.state.output == "built"
+    assert part.state.title == "Build"
+    assert part.state.metadata == {"ms": 60_000}
 
     before, cursor = await lab.read_everything(), await lab.store.cursor()
     assert await lab.store.settle(call.id, Completed("built", "Build", {"ms": 60_000})) == settled
@@ -245,7 +248,9 @@ async def test_files_of_a_result_are_kept_with_the_call_and_its_part(lab: Lab) -
     assert isinstance(part.state, ToolCompleted)
     assert part.state.attachments is not None
     (shown,) = part.state.attachments
-    assert (shown.url, shown.filename, shown.session_id) == (FILE.url, "dot.png", session_id)
+    assert shown.url == FILE.url
+    assert shown.filename == "dot.png"
+    assert shown.session_id == session_id
 
 
 @pytest.mark.spec("X-04", "X-11")
@@ -257,7 +262,8 @@ async def test_files_of_a_late_result_stand_beside_its_words(lab: Lab) -> None:
     assert isinstance(text, TextPart)
     assert text.text.endswith("[a dot]\n\n[attached: dot.png (image/png)]")
     assert isinstance(file, FilePart)
-    assert (file.url, file.message_id) == (FILE.url, newest.info.id)
+    assert file.url == FILE.url
+    assert file.message_id == newest.info.id
 
 
 async def test_a_result_that_was_not_shown_takes_its_place_only(lab: Lab) -> None:

@@ -34,8 +34,13 @@ async def test_only_a_ready_session_can_be_claimed(lab: Lab) -> None:
     snapshot = await lab.store.claim(session_id, ALICE, dead=None)
     assert snapshot is not None
     control = snapshot.control
-    assert (control.state, control.owner, control.fence, control.claims) == ("running", ALICE, 1, 1)
-    assert (snapshot.unread, snapshot.calls, snapshot.last) == (1, (), None)
+    assert control.state == "running"
+    assert control.owner == ALICE
+    assert control.fence == 1
+    assert control.claims == 1
+    assert snapshot.unread == 1
+    assert snapshot.calls == ()
+    assert snapshot.last is None
     assert control == await lab.store.control(session_id)
 
 
@@ -81,7 +86,8 @@ async def test_a_released_session_may_be_claimed_at_once(lab: Lab) -> None:
         await lab.store.release(claim)
     again = await lab.claim(session_id, BOB)
     control = await lab.store.control(session_id)
-    assert (again.fence, control.claims) == (claim.fence + 1, 1)
+    assert again.fence == claim.fence + 1
+    assert control.claims == 1
 
 
 async def test_claims_are_counted_until_something_moves_forward(lab: Lab) -> None:
@@ -89,9 +95,11 @@ async def test_claims_are_counted_until_something_moves_forward(lab: Lab) -> Non
     for claims in (2, 3, 4):
         claim = await lab.claim(session_id, ALICE, dead=ALICE)
         snapshot = await lab.store.snapshot(claim)
-        assert (snapshot.control.claims, snapshot.in_crash_loop) == (claims, claims > 3)
+        assert snapshot.control.claims == claims
+        assert snapshot.in_crash_loop == (claims > 3)
     snapshot = await lab.end(claim, await lab.step(claim))
-    assert (snapshot.control.claims, snapshot.in_crash_loop) == (0, False)
+    assert snapshot.control.claims == 0
+    assert snapshot.in_crash_loop is False
 
 
 async def _cut_off(lab: Lab) -> tuple[SessionId, Claim, Step]:
@@ -143,7 +151,10 @@ async def test_a_lost_request_is_charged_as_estimated_once(lab: Lab) -> None:
     session_id, _, step = await _cut_off(lab)
     await lab.claim(session_id, BOB, dead=ALICE)
     ((request_id, message_id, state, tokens, estimated),) = await lab.requests(session_id)
-    assert (request_id, message_id, state, estimated) == (step.request_id, step.id, "lost", 1)
+    assert request_id == step.request_id
+    assert message_id == step.id
+    assert state == "lost"
+    assert estimated == 1
     spent = msgspec.json.decode(tokens, type=Tokens)
     assert spent.input > 0
     assert (await lab.store.session(session_id)).tokens == spent
@@ -202,6 +213,8 @@ async def test_who_was_stopped_in_its_claim_gives_back_what_it_got_and_nothing_e
     assert (await lab.store.control(session_id)).owner == ALICE
     await lab.store.give_back(session_id, ALICE)
     control = await lab.store.control(session_id)
-    assert (control.state, control.owner, control.claims) == ("ready", None, 0)
+    assert control.state == "ready"
+    assert control.owner is None
+    assert control.claims == 0
     with pytest.raises(ClaimLost):
         await lab.store.release(claim)

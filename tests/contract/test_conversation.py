@@ -176,10 +176,13 @@ async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None
         session_id, SessionChanges(permission=(ask,), metadata={"a": 1})
     )
 
-    assert (titled.title, titled.time) == ("Bees", before.time)
+    assert titled.title == "Bees"
+    assert titled.time == before.time
     once_more = await lab.store.conversation.update_session(session_id, SessionChanges(permission=(deny,)))
-    assert (after.permission, once_more.permission) == ((deny, ask), (ask, deny))
-    assert (after.title, after.metadata) == ("Bees", {"a": 1})
+    assert after.permission == (deny, ask)
+    assert once_more.permission == (ask, deny)
+    assert after.title == "Bees"
+    assert after.metadata == {"a": 1}
     assert after.time.updated > before.time.updated
     assert await lab.store.session(session_id) == once_more
     assert lab.events[-1] == SessionUpdated(session_id=session_id, info=once_more)
@@ -190,7 +193,8 @@ async def test_a_change_of_nothing_changes_nothing(lab: Lab) -> None:
     session_id = await lab.session()
     seen, cursor = len(lab.events), await lab.store.cursor()
     await lab.store.conversation.update_session(session_id, SessionChanges())
-    assert (len(lab.events), await lab.store.cursor()) == (seen, cursor)
+    assert len(lab.events) == seen
+    assert await lab.store.cursor() == cursor
 
 
 # Messages and parts that are taken out or changed
@@ -313,7 +317,8 @@ async def test_tasks_that_a_message_launched_end_with_it(lab: Lab) -> None:
     await lab.store.conversation.remove_message(launcher.id, launcher.step.id)
 
     task = (await lab.store.task(child)).task
-    assert (task.status, task.ended_by) == ("cancelled", "user")
+    assert task.status == "cancelled"
+    assert task.ended_by == "user"
     assert (await lab.store.control(launcher.id)).state == "idle"
 
 
@@ -328,7 +333,8 @@ async def test_without_its_summary_the_model_reads_all_again(lab: Lab) -> None:
     await lab.store.conversation.remove_message(session_id, asked)
 
     control = await lab.store.control(session_id)
-    assert (control.summary, control.tail) == (0, 0)
+    assert control.summary == 0
+    assert control.tail == 0
     history = await lab.store.model_history(session_id, whole=True)
     assert history.head == ()
     assert [entry.text for entry in history.entries][:2] == ["hello", "hi"]
@@ -367,7 +373,8 @@ async def test_a_copy_has_what_was_said_before_a_message_under_ids_of_its_own(la
         each.id for entry in source for each in (entry.info, *entry.parts)
     )
     assert {each.session_id for entry in entries for each in (entry.info, *entry.parts)} == {copy.id}
-    assert (copy.agent, copy.model) == ("build", SessionModel(id="parrot", provider_id="scripted"))
+    assert copy.agent == "build"
+    assert copy.model == SessionModel(id="parrot", provider_id="scripted")
     assert [entry.text for entry in await lab.store.history(copy.id)] == ["one", "On one."]
     assert await lab.store.messages(session_id) == source
 
@@ -426,7 +433,8 @@ async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> No
 
     _, half = await lab.store.messages(copy.id)
     assert isinstance(half.info, AssistantMessage)
-    assert (half.text, half.info.finish) == ("half a", "stop")
+    assert half.text == "half a"
+    assert half.info.finish == "stop"
     assert half.info.time.completed is not None
     assert all(part.time and part.time.end for part in half.parts if isinstance(part, TextPart))
 
@@ -553,7 +561,8 @@ async def test_the_key_of_a_prompt_that_was_taken_out_stays_known(lab: Lab) -> N
     admitted = await lab.store.admit(fact)
     await lab.store.conversation.remove_message(session_id, admitted.message_id)
     again = await lab.store.admit(lab.input(session_id, "more", key="k"))
-    assert (again.message_id, again.new) == (admitted.message_id, False)
+    assert again.message_id == admitted.message_id
+    assert again.new is False
     assert (await lab.store.control(session_id)).state == "idle"
 
 

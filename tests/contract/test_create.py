@@ -46,7 +46,10 @@ async def test_a_child_has_the_root_pool_and_depth_of_its_line(lab: Lab) -> None
     grandchild = lab.info(parent=child)
     await lab.store.create_session(NewSession(info=grandchild, pool="elsewhere"))
     control = await lab.store.control(grandchild.id)
-    assert (control.parent_id, control.root_id, control.depth, control.pool) == (child, root, 2, POOL)
+    assert control.parent_id == child
+    assert control.root_id == root
+    assert control.depth == 2
+    assert control.pool == POOL
     assert (await lab.store.control(root)).root_id == root
     assert [info.id for info in await lab.store.children(root)] == [child]
     assert (await lab.store.session(grandchild.id)).parent_id == child

@@ -65,21 +65,19 @@ async def test_a_call_that_is_settled_owes_what_it_came_to_at_once(lab: Lab) -> 
     await lab.store.settle(silent.id, completed_result())
 
     (known_delivery,) = await lab.store.deliveries.list(None, after="", limit=10)
-    assert (known_delivery.pending_id, known_delivery.session_id, known_delivery.url) == (
-        call.id,
-        session_id,
-        URL,
-    )
-    assert (known_delivery.state, known_delivery.attempts, known_delivery.error) == ("owed", 0, None)
+    assert known_delivery.pending_id == call.id
+    assert known_delivery.session_id == session_id
+    assert known_delivery.url == URL
+    assert known_delivery.state == "owed"
+    assert known_delivery.attempts == 0
+    assert known_delivery.error is None
     assert known_delivery.time.created == known_delivery.time.next == lab.clock.now()
     assert [each for commit in lab.commits for each in commit.posts] == [lab.clock.now()]
     delivery = await take_one(lab)
-    assert (delivery.id, delivery.url, delivery.host, delivery.attempt) == (
-        known_delivery.id,
-        URL,
-        "hooks.test",
-        1,
-    )
+    assert delivery.id == known_delivery.id
+    assert delivery.url == URL
+    assert delivery.host == "hooks.test"
+    assert delivery.attempt == 1
     assert msgspec.json.decode(delivery.body) == {
         "pendingID": call.id,
         "result": {"title": "Deployed", "output": "v2 is live", "metadata": {"version": 2}},
@@ -123,7 +121,10 @@ async def test_what_one_has_taken_nobody_else_gets_until_its_lease_is_over(lab: 
     assert await lab.store.deliveries.next_due(None) == lab.clock.now() + MINUTE
     lab.clock.advance(MINUTE)
     again = await take_one(lab)
-    assert (again.id, again.body, first.attempt, again.attempt) == (first.id, first.body, 1, 2)
+    assert again.id == first.id
+    assert again.body == first.body
+    assert first.attempt == 1
+    assert again.attempt == 2
 
 
 async def test_of_many_who_want_the_same_one_gets_it(lab: Lab) -> None:
@@ -143,9 +144,17 @@ async def test_how_a_try_went_is_kept(lab: Lab) -> None:
     await lab.store.deliveries.end_attempt(dead, DeliveryDead("it answered 410"))
 
     one, two, three = [await lab.store.deliveries.get(each.id) for each in (ok, later, dead)]
-    assert (one.state, one.error, one.time.ended, one.time.next) == ("delivered", None, lab.clock.now(), None)
-    assert (two.state, two.error, two.time.ended, two.time.next) == ("owed", "it answered 500", None, at)
-    assert (three.state, three.error, three.time.ended) == ("dead", "it answered 410", lab.clock.now())
+    assert one.state == "delivered"
+    assert one.error is None
+    assert one.time.ended == lab.clock.now()
+    assert one.time.next is None
+    assert two.state == "owed"
+    assert two.error == "it answered 500"
+    assert two.time.ended is None
+    assert two.time.next == at
+    assert three.state == "dead"
+    assert three.error == "it answered 410"
+    assert three.time.ended == lab.clock.now()
     assert at in [each for commit in lab.commits for each in commit.posts]
     assert await take(lab) == ()
     lab.clock.advance(5_000)
@@ -177,7 +186,9 @@ async def test_what_is_dead_can_be_tried_again_from_the_first_try_on(lab: Lab) -
     await lab.store.deliveries.end_attempt(delivery := await take_one(lab), DeliveryDead("webhooks are off"))
     lab.clock.advance(10)
     again = await lab.store.deliveries.redeliver(delivery.id)
-    assert (again.state, again.attempts, again.time.next) == ("owed", 0, lab.clock.now())
+    assert again.state == "owed"
+    assert again.attempts == 0
+    assert again.time.next == lab.clock.now()
     assert again.time.ended is None
     assert (await take_one(lab)).attempt == 1
 

@@ -53,7 +53,8 @@ async def test_a_write_after_another_claim_changes_nothing(lab: Lab, name: str) 
         await WRITES[name](lab, claim, step, call)
     assert await lab.read_everything() == before
     assert await lab.store.cursor() == cursor
-    assert (lab.events, lab.woken) == ([], [])
+    assert lab.events == []
+    assert lab.woken == []
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -10,6 +10,7 @@ async def test_a_write_that_is_tried_leaves_nothing_behind(lab: Lab) -> None:
     for _ in range(3):
         await lab.store.health.try_write()
     assert await lab.read_everything() == before
-    assert (lab.events, lab.woken) == ([], [])
+    assert lab.events == []
+    assert lab.woken == []
     left = await lab.database.read(lambda tx: tx.one("idempotency", "", "try", "1"))
     assert left is None

@@ -27,7 +27,10 @@ async def test_a_rest_ends_the_turn_and_answers_everyone_it_took_in(lab: Lab) ->
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "done")
 
     control = await lab.store.control(session_id)
-    assert (control.state, control.owner, control.in_turn, control.claims) == ("idle", None, False, 0)
+    assert control.state == "idle"
+    assert control.owner is None
+    assert not control.in_turn
+    assert control.claims == 0
     assert await lab.store.status(session_id) == Idle()
     assert SessionStatus(session_id=session_id, status=Idle()) in lab.events
     assert SessionIdle(session_id=session_id) in lab.events
@@ -57,7 +60,9 @@ async def test_a_park_with_only_async_calls_answers_and_waits(lab: Lab) -> None:
     lab.commits.clear()
     assert await lab.store.park(claim, snapshot.control.wake_seq)
     control = await lab.store.control(session_id)
-    assert (control.state, control.owner, control.in_turn) == ("idle", None, True)
+    assert control.state == "idle"
+    assert control.owner is None
+    assert control.in_turn
     waiting = WaitingAsync(
         pending_id=call.id, tool="build", since=lab.clock.now(), timeout=lab.clock.now() + 99
     )
@@ -98,7 +103,8 @@ async def test_unread_input_after_an_error_keeps_the_session_ready(lab: Lab) -> 
     lab.commits.clear()
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "error")
     control = await lab.store.control(session_id)
-    assert (control.state, control.in_turn) == ("ready", False)
+    assert control.state == "ready"
+    assert not control.in_turn
     assert lab.woken == [session_id]
     assert _answered(lab) == {prompt: step.id}
     claim = await lab.claim(session_id)
@@ -128,7 +134,8 @@ async def test_a_rest_that_leaves_input_for_itself_is_ready_again(lab: Lab) -> N
     lab.commits.clear()
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "done", (lab.input(session_id),))
     control = await lab.store.control(session_id)
-    assert (control.state, control.in_turn) == ("ready", False)
+    assert control.state == "ready"
+    assert not control.in_turn
     assert not [e for e in lab.events if isinstance(e, SessionStatus | SessionIdle)]
     assert session_id in lab.woken
 
@@ -175,7 +182,9 @@ async def test_a_crash_loop_rests_with_an_error_that_answers_everyone(lab: Lab) 
     lab.commits.clear()
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "crash_loop")
     control = await lab.store.control(session_id)
-    assert (control.state, control.claims, control.in_turn) == ("idle", 0, False)
+    assert control.state == "idle"
+    assert control.claims == 0
+    assert not control.in_turn
     answer_id = (await lab.store.input(prompt)).answer_id
     assert answer_id is not None
     assert _answered(lab) == {prompt: answer_id, later: answer_id}
@@ -197,7 +206,8 @@ async def test_settled_calls_let_a_parked_session_go_on(lab: Lab) -> None:
     await lab.store.settle(call.id, completed_result())
     claim = await lab.claim(session_id)
     snapshot = await lab.store.snapshot(claim)
-    assert (snapshot.calls, snapshot.unread) == ((), 0)
+    assert snapshot.calls == ()
+    assert snapshot.unread == 0
     assert snapshot.step is not None
     assert snapshot.step.finish == "tool-calls"
     assert state_of(await lab.store.call(call.id)) == "Settled"

@@ -27,7 +27,8 @@ async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab)
     assert any(isinstance(e, PartUpdated) and isinstance(e.part, RetryPart) for e in lab.events)
     assert due in [each for commit in lab.commits for each in commit.due]
     ((_, message_id, state, _, _),) = await lab.requests(claim.session_id)
-    assert (message_id, state) == (step.id, "backoff")
+    assert message_id == step.id
+    assert state == "backoff"
 
 
 async def test_when_it_is_due_is_told_with_the_park_before_it_did_not_count(lab: Lab) -> None:
@@ -45,8 +46,10 @@ async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) ->
     assert await lab.store.expire() == 0
     lab.clock.advance(60_000)
     lab.commits.clear()
-    assert (await lab.store.expire(), lab.woken) == (1, [claim.session_id])
-    assert (await lab.store.expire(), await lab.store.next_due()) == (0, None)
+    assert await lab.store.expire() == 1
+    assert lab.woken == [claim.session_id]
+    assert await lab.store.expire() == 0
+    assert await lab.store.next_due() is None
 
 
 @pytest.mark.parametrize("kind", ["task", "ask", "question"])
@@ -59,7 +62,8 @@ async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: La
     await lab.store.open_call(claim, call.id, lab.open_state(kind))
     assert await lab.store.park(claim, (await lab.store.snapshot(claim)).control.wake_seq)
     lab.clock.advance(60_000)
-    assert (await lab.store.expire(), await lab.store.next_due()) == (0, None)
+    assert await lab.store.expire() == 0
+    assert await lab.store.next_due() is None
 
 
 async def test_the_next_try_goes_on_under_the_message_that_said_nothing(lab: Lab) -> None:
@@ -68,7 +72,9 @@ async def test_the_next_try_goes_on_under_the_message_that_said_nothing(lab: Lab
     await lab.store.expire()
     claim = await lab.claim(claim.session_id, BOB)
     again = await lab.step(claim)
-    assert (again.id, again.started.position, again.started.attempt) == (step.id, step.started.position, 2)
+    assert again.id == step.id
+    assert again.started.position == step.started.position
+    assert again.started.attempt == 2
     assert await lab.store.status(claim.session_id) == Busy()
     await lab.end(claim, again)
     assert await lab.positions(claim.session_id) == [1, 2]
@@ -81,12 +87,14 @@ async def test_what_was_said_is_closed_hidden_and_charged(lab: Lab) -> None:
     cut = await lab.store.message(step.id)
     assert isinstance(cut.info, AssistantMessage)
     assert isinstance(cut.info.error, APIError)
-    assert (cut.text, cut.info.time.completed) == ("I beg", lab.clock.now())
+    assert cut.text == "I beg"
+    assert cut.info.time.completed == lab.clock.now()
     history = await lab.store.history(claim.session_id)
     assert step.id not in [entry.info.id for entry in history]
     assert ((await lab.store.session(claim.session_id)).tokens or Tokens.zero()).input > 0
     again = await lab.step(await _woken(lab, claim))
-    assert (again.id != step.id, again.started.attempt) == (True, 2)
+    assert (again.id != step.id) is True
+    assert again.started.attempt == 2
 
 
 async def _woken(lab: Lab, claim: Claim) -> Claim:
@@ -111,14 +119,18 @@ async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> 
     claim = await lab.claim(claim.session_id)
     waiting = await lab.store.snapshot(claim)
     assert waiting.backoff is not None
-    assert (waiting.backoff.attempt, waiting.unread, waiting.now < waiting.backoff.next_at) == (1, 1, True)
+    assert waiting.backoff.attempt == 1
+    assert waiting.unread == 1
+    assert (waiting.now < waiting.backoff.next_at) is True
     lab.clock.advance(60_000)
     again = await lab.step(claim)
-    assert (again.id != step.id, again.started.attempt) == (True, 2)
+    assert (again.id != step.id) is True
+    assert again.started.attempt == 2
     assert again.started.message.parent_id == newer
     old = await lab.store.message(step.id)
     assert isinstance(old.info, AssistantMessage)
-    assert (old.info.error is not None, old.info.time.completed is not None) == (True, True)
+    assert (old.info.error is not None) is True
+    assert (old.info.time.completed is not None) is True
 
 
 async def test_a_wait_does_not_answer_those_who_wait(lab: Lab) -> None:
@@ -164,12 +176,15 @@ async def test_a_run_may_wait_before_its_first_try_and_longer_before_the_next(la
     until = lab.clock.now() + 9_000
     held = await lab.store.hold_step(claim, lab.ids.request(), until=until, why="cooling")
     assert held.backoff is not None
-    assert (held.backoff.attempt, held.backoff.next_at, held.control.in_turn) == (0, until, False)
+    assert held.backoff.attempt == 0
+    assert held.backoff.next_at == until
+    assert not held.control.in_turn
     assert await lab.store.status(session_id) == Retry(attempt=1, message="cooling", next=until)
     longer = await lab.store.hold_step(claim, lab.ids.request(), until=until + 1, why="still")
     assert longer.backoff == replace(held.backoff, next_at=until + 1, failure="still")
     step = await lab.step(claim)
-    assert (step.started.attempt, len(await lab.requests(session_id))) == (1, 2)
+    assert step.started.attempt == 1
+    assert len(await lab.requests(session_id)) == 2
 
 
 async def test_a_later_try_is_estimated_like_the_first(lab: Lab) -> None:
@@ -203,7 +218,8 @@ async def test_a_turn_that_ends_otherwise_during_the_wait_leaves_nothing_half_op
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "blocked")
     closed = await lab.store.message(step.id)
     assert isinstance(closed.info, AssistantMessage)
-    assert (closed.info.time.completed is not None, closed.info.error is not None) == (True, True)
+    assert (closed.info.time.completed is not None) is True
+    assert (closed.info.error is not None) is True
 
 
 async def test_a_process_that_dies_while_it_waits_leaves_the_wait(lab: Lab) -> None:
@@ -213,7 +229,8 @@ async def test_a_process_that_dies_while_it_waits_leaves_the_wait(lab: Lab) -> N
     claim = await lab.claim(claim.session_id, BOB, dead=ALICE)
     snapshot = await lab.store.snapshot(claim)
     assert snapshot.backoff is not None
-    assert (snapshot.backoff.attempt, snapshot.backoff.message_id) == (1, step.id)
+    assert snapshot.backoff.attempt == 1
+    assert snapshot.backoff.message_id == step.id
 
 
 @pytest.mark.spec("S-02")
@@ -244,4 +261,5 @@ async def test_nothing_else_names_a_session(lab: Lab) -> None:
     await lab.prompt(told, "a result", source="system")
     titles = [(await lab.store.session(each)).title for each in (named, child, told)]
     assert titles[0] == "Mine"
-    assert (titles[1][:13], titles[2][:11]) == ("Child session", "New session")
+    assert titles[1][:13] == "Child session"
+    assert titles[2][:11] == "New session"

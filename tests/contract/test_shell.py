@@ -30,14 +30,14 @@ async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
     claim = await lab.claim(session_id)
     snapshot = await lab.store.snapshot(claim)
     (call,) = snapshot.calls
-    assert (call.tool, call.input, call.effect, call.is_run_by_person) == (
-        "bash",
-        {"command": "make"},
-        "once",
-        True,
-    )
+    assert call.tool == "bash"
+    assert call.input == {"command": "make"}
+    assert call.effect == "once"
+    assert call.is_run_by_person is True
     assert call.state == Requested()
-    assert (snapshot.control.in_turn, snapshot.queued, snapshot.control.positions) == (True, 0, 2)
+    assert snapshot.control.in_turn
+    assert snapshot.queued == 0
+    assert snapshot.control.positions == 2
     assert (await lab.store.session(session_id)).model is None
 
     await lab.move(claim, call, Running(claim.fence))
@@ -49,8 +49,11 @@ async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
 
     said, step = await lab.store.messages(session_id)
     assert isinstance(step.info, AssistantMessage)
-    assert (step.info.id, step.info.parent_id) == (new.message_id, said.info.id)
-    assert (step.info.finish, step.info.error, bool(step.info.time.completed)) == (None, None, True)
+    assert step.info.id == new.message_id
+    assert step.info.parent_id == said.info.id
+    assert step.info.finish is None
+    assert step.info.error is None
+    assert bool(step.info.time.completed) is True
     (part,) = step.parts
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolCompleted)
@@ -66,7 +69,8 @@ async def test_the_same_key_again_changes_nothing(lab: Lab) -> None:
     first = await lab.store.actions.admit_shell(a_shell(lab, session_id))
     before = await lab.read_everything()
     again = await lab.store.actions.admit_shell(a_shell(lab, session_id))
-    assert (again.message_id, again.new) == (first.message_id, False)
+    assert again.message_id == first.message_id
+    assert again.new is False
     assert await lab.read_everything() == before
 
 
@@ -99,7 +103,8 @@ async def test_input_that_comes_meanwhile_begins_a_turn_of_its_own(lab: Lab) -> 
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "ran")
     control = await lab.store.control(session_id)
-    assert (control.state, control.in_turn) == ("ready", False)
+    assert control.state == "ready"
+    assert not control.in_turn
     assert (await lab.store.input(prompt)).answer_id is None
 
 
@@ -117,9 +122,11 @@ async def test_what_an_aborted_command_had_printed_is_kept_with_its_end(lab: Lab
     (part,) = (await lab.store.messages(session_id))[1].parts
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolFailed)
-    assert (part.state.error, part.state.metadata) == (ABORTED, {"output": "half"})
+    assert part.state.error == ABORTED
+    assert part.state.metadata == {"output": "half"}
     control = await lab.store.control(session_id)
-    assert (control.state, control.in_turn) == ("idle", False)
+    assert control.state == "idle"
+    assert not control.in_turn
 
 
 @pytest.mark.spec("X-01")

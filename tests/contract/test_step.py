@@ -34,10 +34,14 @@ async def test_a_step_promotes_unread_input_in_the_order_of_admission(lab: Lab) 
     wire = [e.info.id for e in await lab.store.messages(session_id)]
     assert wire == sorted(wire)
     control = await lab.store.control(session_id)
-    assert (control.in_turn, control.turn, control.positions) == (True, 1, 5)
+    assert control.in_turn
+    assert control.turn == 1
+    assert control.positions == 5
     for fact in admitted:
         row = await lab.store.input(fact.message.id)
-        assert (row.state, row.turn, row.answer_id) == ("promoted", 1, None)
+        assert row.state == "promoted"
+        assert row.turn == 1
+        assert row.answer_id is None
 
 
 async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
@@ -47,15 +51,24 @@ async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
     started = await lab.store.start_step(claim, new)
     assert started is not None
     message = started.message
-    assert (message.id, message.parent_id, message.agent) == (new.message_id, prompt, "build")
-    assert (message.model_id, message.provider_id) == ("parrot", "scripted")
-    assert (message.path.cwd, message.time.completed, message.finish) == ("/work", None, None)
+    assert message.id == new.message_id
+    assert message.parent_id == prompt
+    assert message.agent == "build"
+    assert message.model_id == "parrot"
+    assert message.provider_id == "scripted"
+    assert message.path.cwd == "/work"
+    assert message.time.completed is None
+    assert message.finish is None
     entry = await lab.store.message(message.id)
     part = StepStartPart(id=new.part_id, session_id=session_id, message_id=message.id)
-    assert (entry.info, entry.parts) == (message, (part,))
+    assert entry.info == message
+    assert entry.parts == (part,)
     assert MessageUpdated(session_id=session_id, info=message) in lab.events
     ((request_id, message_id, state, _, estimated),) = await lab.requests(session_id)
-    assert (request_id, message_id, state, estimated) == (new.request_id, message.id, "open", 1)
+    assert request_id == new.request_id
+    assert message_id == message.id
+    assert state == "open"
+    assert estimated == 1
 
 
 async def test_the_second_step_of_a_turn_keeps_the_parent_and_reads_only_what_is_new(lab: Lab) -> None:
@@ -89,13 +102,15 @@ async def test_a_new_turn_begins_at_the_first_step_after_a_rest(lab: Lab) -> Non
     snapshot = await lab.end(claim, await lab.step(claim))
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "done")
     before = await lab.store.control(session_id)
-    assert (before.in_turn, before.turn) == (False, 1)
+    assert not before.in_turn
+    assert before.turn == 1
     await lab.prompt(session_id)
     claim = await lab.claim(session_id)
     assert (await lab.store.snapshot(claim)).last is None
     await lab.step(claim)
     control = await lab.store.control(session_id)
-    assert (control.in_turn, control.turn) == (True, 2)
+    assert control.in_turn
+    assert control.turn == 2
     assert control.turn_rev > before.turn_rev
 
 
@@ -185,7 +200,8 @@ async def test_the_end_of_a_step_commits_its_message_parts_and_calls(lab: Lab) -
     assert all(isinstance(p.state, ToolPending) for p in pending)
     assert [row[2] for row in await lab.requests(session_id)] == ["done"]
     info = await lab.store.session(session_id)
-    assert (info.tokens, info.cost) == (SPENT, 0)
+    assert info.tokens == SPENT
+    assert info.cost == 0
     assert len(lab.commits) == 1
 
 
@@ -208,7 +224,8 @@ async def test_a_step_without_a_report_is_charged_as_estimated(lab: Lab) -> None
     step = await lab.step(claim)
     await lab.end(claim, step, tokens=None)
     ((_, _, state, _, estimated),) = await lab.requests(session_id)
-    assert (state, estimated) == ("done", 1)
+    assert state == "done"
+    assert estimated == 1
     tokens = (await lab.store.session(session_id)).tokens
     assert tokens is not None
     assert tokens.input > 0
@@ -263,7 +280,9 @@ async def test_what_makes_a_turn_go_on_commits_with_the_step_that_would_end_it(l
     after = await lab.store.finish_step(claim, going_on(lab, session_id, step))
     again = await lab.store.snapshot(claim)
 
-    assert (after.queued, after.control.in_turn, after.control.state) == (1, True, "running")
+    assert after.queued == 1
+    assert after.control.in_turn
+    assert after.control.state == "running"
     assert again.queued == 1
     assert not [event for event in lab.events if isinstance(event, PromptAnswered)]
 
@@ -274,13 +293,15 @@ async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(l
     step = await lab.step(claim)
     await lab.store.cancel(cancelled)
     after = await lab.store.finish_step(claim, going_on(lab, cancelled, step))
-    assert (after.queued, after.is_cancelled) == (0, True)
+    assert after.queued == 0
+    assert after.is_cancelled is True
 
     spoken_to, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.prompt(spoken_to, "wait")
     after = await lab.store.finish_step(claim, going_on(lab, spoken_to, step))
-    assert (after.queued, await lab.store.count_inputs(spoken_to, "more")) == (1, 0)
+    assert after.queued == 1
+    assert await lab.store.count_inputs(spoken_to, "more") == 0
 
 
 @pytest.mark.spec("C-10")

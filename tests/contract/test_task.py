@@ -27,7 +27,10 @@ async def test_a_launch_is_a_session_its_input_and_its_task_in_one_commit(lab: L
         "TaskCreated"
     ]
     assert child in commit.woken
-    assert (task.id, task.parent_id, task.status, task.run) == (child, boss.id, "running", 0)
+    assert task.id == child
+    assert task.parent_id == boss.id
+    assert task.status == "running"
+    assert task.run == 0
     assert (await lab.store.session(child)).parent_id == boss.id
     assert [entry.text for entry in await lab.store.messages(child)] == ["look"]
     assert state_of(await lab.store.call(boss.calls[0].id)) == "Settled"
@@ -55,7 +58,8 @@ async def test_a_launch_over_a_limit_settles_its_call_with_the_reason(
     result = result_of(await lab.store.call(call.id))
     assert isinstance(result, Failed)
     assert result.error.startswith("No task was created: ")
-    assert (await lab.store.tasks(), await lab.store.children(boss.id)) == ((), ())
+    assert await lab.store.tasks() == ()
+    assert await lab.store.children(boss.id) == ()
 
 
 @pytest.mark.spec("T-09", "T-15", "T-03")
@@ -68,9 +72,13 @@ async def test_an_end_is_the_last_state_the_notice_and_the_wake_in_one_commit(la
     (commit,) = [c for c in lab.commits if any(isinstance(e, TaskCompleted) for e in c.events)]
     task = (await lab.store.task(child)).task
     assert boss.id in commit.woken
-    assert (task.status, task.result, task.ended) == ("completed", "Red.", lab.clock.now())
+    assert task.status == "completed"
+    assert task.result == "Red."
+    assert task.ended == lab.clock.now()
     assert task.account is not None
-    assert (task.account.ms, task.account.finish, task.account.tokens.output) == (65_000, "stop", 20)
+    assert task.account.ms == 65_000
+    assert task.account.finish == "stop"
+    assert task.account.tokens.output == 20
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
 
 
@@ -196,11 +204,16 @@ async def test_each_run_ends_once_and_has_a_notice_of_its_own(lab: Lab) -> None:
     for _ in range(2):
         await lab.store.resume(follow)
     resumed = (await lab.store.task(child)).task
-    assert (resumed.status, resumed.run, resumed.resumes, resumed.ended) == ("resumed", 1, 1, None)
+    assert resumed.status == "resumed"
+    assert resumed.run == 1
+    assert resumed.resumes == 1
+    assert resumed.ended is None
     assert resumed.follow is not None
     await work_child(lab, child, "Dark red.")
     done = (await lab.store.task(child)).task
-    assert (done.status, done.result, done.follow) == ("completed", "Dark red.", None)
+    assert done.status == "completed"
+    assert done.result == "Dark red."
+    assert done.follow is None
     assert await open_notices(lab, boss.id) == [(child, 0, "due"), (child, 1, "due")]
 
 
@@ -235,7 +248,8 @@ async def test_from_the_foreground_to_the_background_once(lab: Lab) -> None:
         await lab.store.actions.move_to_background(child),
     )
     assert first == second
-    assert (first.background, first.calls) == (True, ())
+    assert first.background is True
+    assert first.calls == ()
     assert isinstance(result_of(await lab.store.call(call.id)), Completed)
     await work_child(lab, child)
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]

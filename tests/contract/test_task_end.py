@@ -32,7 +32,8 @@ async def test_a_turn_cancelled_while_it_waited_for_a_task_that_has_ended_is_an_
     await work_child(lab, below)
     assert await _rest(lab, boss_below.lease, "aborted")
     task = (await lab.store.task(child)).task
-    assert (task.status, task.ended_by) == ("cancelled", "user")
+    assert task.status == "cancelled"
+    assert task.ended_by == "user"
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
     assert await lab.store.unconcluded_tasks() == ()
 
@@ -114,7 +115,8 @@ async def test_a_child_ends_whatever_became_of_the_rows_of_its_parent(lab: Lab, 
         await rewrite_call(lab, call, b'{"state":{"type":"levitating"}}', 1)
     await work_child(lab, child)
     task = (await lab.store.task(child)).task
-    assert (task.status, task.result) == ("completed", "Red.")
+    assert task.status == "completed"
+    assert task.result == "Red."
 
 
 async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(lab: Lab) -> None:

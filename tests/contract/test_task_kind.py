@@ -57,7 +57,8 @@ async def test_a_board_is_of_background_tasks_unless_it_is_asked_for_others(lab:
             assert page.total == len(ids)
         snapshot, _ = await lab.store.board.snapshot(kind)
         assert sorted(task.session_id for task in snapshot.tasks) == sorted(ids)
-        assert (snapshot.stats.total_tasks, snapshot.stats.active_tasks) == (2, 2)
+        assert snapshot.stats.total_tasks == 2
+        assert snapshot.stats.active_tasks == 2
     assert {
         task.session_id: task.kind for task in (await lab.store.board.page(TaskQuery(kind="all"))).tasks
     } == {
@@ -66,7 +67,8 @@ async def test_a_board_is_of_background_tasks_unless_it_is_asked_for_others(lab:
         waited: "sync",
     }
     done = await lab.store.board.page(TaskQuery(kind="all", status="completed"))
-    assert ([task.session_id for task in done.tasks], done.total) == ([waited], 1)
+    assert [task.session_id for task in done.tasks] == [waited]
+    assert done.total == 1
     assert (await lab.store.board.page(TaskQuery(status="completed"))).total == 0
     assert (await lab.store.board.page(TaskQuery(kind="sync", search="s"))).total == 1
     assert (await lab.store.board.page(TaskQuery(search="s"))).total == 0
@@ -87,7 +89,10 @@ async def test_a_group_lists_all_with_their_kinds_and_counts_background_tasks_al
         (waited, "sync"),
     ]
     stats = group.stats
-    assert (stats.total, stats.completed, stats.running, stats.completion_rate) == (2, 1, 1, 0.5)
+    assert stats.total == 2
+    assert stats.completed == 1
+    assert stats.running == 1
+    assert stats.completion_rate == 0.5
 
 
 @pytest.mark.spec("Z-03")
@@ -96,7 +101,9 @@ async def test_a_group_without_background_tasks_counts_none(lab: Lab) -> None:
     child = await boss.launch(boss.calls[0], background=False)
     group = await lab.store.board.group((await lab.store.task(child)).task.batch)
     assert [task.kind for task in group.tasks] == ["sync"]
-    assert (group.stats.total, group.stats.completion_rate, group.stats.duration) == (0, 0.0, 0)
+    assert group.stats.total == 0
+    assert group.stats.completion_rate == 0.0
+    assert group.stats.duration == 0
 
 
 @pytest.mark.spec("Z-03")

@@ -36,10 +36,8 @@ async def test_a_cleared_child_that_is_spoken_to_queues_and_is_let_in(lab: Lab) 
     await lab.prompt(cleared, "one more thing")
     assert await _waits(lab, cleared)
     told = explain_session(await lab.store.situation(cleared))
-    assert (told.code, told.sentence) == (
-        "queued",
-        "It queues at place 1: 1 sessions of its tree may work at once.",
-    )
+    assert told.code == "queued"
+    assert told.sentence == "It queues at place 1: 1 sessions of its tree may work at once."
     step = await lab.step(claim)
     await lab.end(claim, step)
     before = len(lab.commits)

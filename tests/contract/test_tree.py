@@ -55,7 +55,8 @@ async def test_a_session_begins_with_its_first_prompt(lab: Lab) -> None:
     session, admitted = await lab.store.begin_session(
         NewSession(info=info, pool=POOL), lab.input(info.id, "Ship it")
     )
-    assert (session.id, admitted.new) == (info.id, True)
+    assert session.id == info.id
+    assert admitted.new is True
     assert [entry.text for entry in await lab.store.messages(info.id)] == ["Ship it"]
     assert (await lab.store.session(info.id)).title == "Ship it"
     assert lab.woken == [info.id]
@@ -69,7 +70,9 @@ async def test_the_same_keys_begin_nothing_again(lab: Lab) -> None:
     again, two = await lab.store.begin_session(
         NewSession(info=second, pool=POOL, key="k"), lab.input(second.id, "Ship it", key="p")
     )
-    assert (begun.id, again.id, two.new) == (first.id, first.id, False)
+    assert begun.id == first.id
+    assert again.id == first.id
+    assert two.new is False
     assert one.message_id == two.message_id
     assert len(await lab.store.roots()) == 1
 

@@ -55,10 +55,8 @@ async def test_its_parent_learns_that_the_task_has_failed(lab: Lab, background: 
     await _spoil(lab, bad)
     assert await lab.store.set_aside(bad, ALICE, WHY)
     seen = await lab.store.task(bad)
-    assert (seen.task.status, seen.task.error and seen.task.error.message) == (
-        "error",
-        f"The session of this task cannot be read: {WHY}",
-    )
+    assert seen.task.status == "error"
+    assert (seen.task.error and seen.task.error.message) == f"The session of this task cannot be read: {WHY}"
     state = "due" if background else "consumed"
     assert await open_notices(lab, boss.id) == ([(bad, 0, state)] if background else [])
     assert await lab.store.statuses() == {boss.id: await lab.store.status(boss.id)}

@@ -86,7 +86,8 @@ def test_a_program_of_a_page_runs_and_prints_what_is_shown(
     assert outcome.code == 0, outcome.out + outcome.err
     shown = printed_text(BLOCKS[block.page], block)
     if shown is not None:
-        assert (outcome.out, outcome.err) == (shown.text, "")
+        assert outcome.out == shown.text
+        assert outcome.err == ""
 
 
 @pytest.mark.parametrize("block", CONFIGS, ids=str)
@@ -167,8 +168,11 @@ def test_a_comment_that_is_not_directly_above_the_fence_names_no_test() -> None:
 
 def test_a_block_of_a_list_loses_its_indent_and_a_longer_fence_holds_a_shorter_one() -> None:
     listed, outer = page("* One:", "  ```sh", "  echo 1", "  ```", "````markdown", *fence("sh", "no"), "````")
-    assert (listed.text, listed.line, listed.language) == ("echo 1\n", 2, "sh")
-    assert (outer.text, outer.language) == ("```sh\nno\n```\n", "markdown")
+    assert listed.text == "echo 1\n"
+    assert listed.line == 2
+    assert listed.language == "sh"
+    assert outer.text == "```sh\nno\n```\n"
+    assert outer.language == "markdown"
 
 
 def test_a_block_that_is_never_closed_is_an_error() -> None:

@@ -45,12 +45,17 @@ async def test_a_run_answers_over_http_while_it_works_and_gets_no_work_of_others
         await wait_for_exit(run)
         left = (desk.data / "server.json").exists()
 
-    assert (health["status"], listing["url"], listing["servesAll"]) == ("ok", url, False)
-    assert (other.code, other.out) == (0, "I work alone.\n")
-    assert (second.code, second.out) == (0, "I work alone.\n")
+    assert health["status"] == "ok"
+    assert listing["url"] == url
+    assert listing["servesAll"] is False
+    assert other.code == 0
+    assert other.out == "I work alone.\n"
+    assert second.code == 0
+    assert second.out == "I work alone.\n"
     assert f" at {url}: stop it first" in second.err
     assert f"{url}, process {run.pid}, belongs to a run" in doctor.out
-    assert (run.returncode, left) == (143, False)
+    assert run.returncode == 143
+    assert left is False
 
 
 @pytest.mark.spec("H-10")
@@ -69,9 +74,11 @@ async def test_where_it_is_switched_off_nothing_listens_and_all_else_works(tmp_p
         serve.send_signal(signal.SIGTERM)
         served = await wait_for_exit(serve)
 
-    assert (ran.code, ran.out) == (0, "Done.\n")
+    assert ran.code == 0
+    assert ran.out == "Done.\n"
     assert b"not listening" in told
-    assert (watched.code, served.code) == (0, 0)
+    assert watched.code == 0
+    assert served.code == 0
     assert "Done." in shown.out
     assert "server.json" not in files
 

@@ -43,7 +43,8 @@ async def test_what_was_allowed_for_good_is_listed_and_withdrawn(tmp_path: Path)
     assert code == 0
     assert "[a] always (this exact line)" in terminal.text
     assert "[a] always (bash: ls *)" in terminal.text
-    assert (listed.code, len(listed.out.splitlines())) == (0, 2)
+    assert listed.code == 0
+    assert len(listed.out.splitlines()) == 2
     assert "just now  bash: ls *\n" in listed.out
     assert "just now  bash: exactly echo $(date)\n" in listed.out
     assert [(each["pattern"], each.get("exact", False)) for each in (newest, oldest)] == [
@@ -53,12 +54,16 @@ async def test_what_was_allowed_for_good_is_listed_and_withdrawn(tmp_path: Path)
     assert newest["directory"] == str(desk.project)
     assert elsewhere.err == f"no approvals in {other}; --all looks everywhere\n"
     assert everywhere.out.count(str(desk.project)) == 2
-    assert (wrong.code, "no approval with id 'apr_none'" in wrong.err) == (2, True)
-    assert (unsaid.code, "by their ids, or all with --all" in unsaid.err) == (2, True)
-    assert (withdrawn.code, withdrawn.out) == (0, "withdrawn: 1; these calls ask again from now on\n")
+    assert wrong.code == 2
+    assert ("no approval with id 'apr_none'" in wrong.err) is True
+    assert unsaid.code == 2
+    assert ("by their ids, or all with --all" in unsaid.err) is True
+    assert withdrawn.code == 0
+    assert withdrawn.out == "withdrawn: 1; these calls ask again from now on\n"
     assert left.json == [oldest]
     assert rest.out == "withdrawn: 1; these calls ask again from now on\n"
-    assert (none.code, none.out) == (0, "")
+    assert none.code == 0
+    assert none.out == ""
     assert nothing.out == "nothing to withdraw\n"
 
 
@@ -80,7 +85,11 @@ async def test_a_server_at_work_asks_again_for_what_was_withdrawn(tmp_path: Path
             withdrawn = await desk.run("approvals", "withdraw", "--all")
             more = await desk.run("run", "more")
 
-    assert (first.code, answered.code, again.code, withdrawn.code, more.code) == (3, 0, 0, 0, 3)
+    assert first.code == 3
+    assert answered.code == 0
+    assert again.code == 0
+    assert withdrawn.code == 0
+    assert more.code == 3
     assert (
         f"the answer always would allow, in the project from then on:\n{ask['id']}  bash: ls *\n" in asks.out
     )
@@ -91,4 +100,7 @@ async def test_where_nothing_was_stored_nothing_was_approved(tmp_path: Path) -> 
         listed, as_json = await desk.run("approvals"), await desk.run("approvals", "--json")
         withdrawn = await desk.run("approvals", "withdraw", "apr_1")
         made = desk.data.exists()
-    assert (listed.code, as_json.json, withdrawn.code, made) == (0, [], 2, False)
+    assert listed.code == 0
+    assert as_json.json == []
+    assert withdrawn.code == 2
+    assert made is False

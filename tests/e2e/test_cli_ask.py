@@ -47,7 +47,8 @@ async def test_an_edit_shows_its_diff_and_is_made_when_it_is_approved(tmp_path: 
         made = read_project_file(desk, "a.txt")
 
     asked, _, after = terminal.text.partition(PERMISSION_PROMPT)
-    assert (code, made) == (0, "one\ntwo\n")
+    assert code == 0
+    assert made == "one\ntwo\n"
     assert "write asks for the permission 'edit': a.txt\n" in asked
     assert "  @@ -0,0 +1,2 @@\n  +one\n  +two\n" in asked
     assert "[a] always (all edits in this project)" in asked
@@ -68,7 +69,8 @@ async def test_always_is_asked_once(tmp_path: Path) -> None:
             code = await terminal.end()
         made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
 
-    assert (code, made) == (0, ["1", "2"])
+    assert code == 0
+    assert made == ["1", "2"]
     assert terminal.text.count(PERMISSION_PROMPT) == 1
 
 
@@ -83,7 +85,8 @@ async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
             code = await terminal.end()
         made = read_project_file(desk, "a.txt")
 
-    assert (code, made) == (0, None)
+    assert code == 0
+    assert made is None
     assert "answer y, a, n, e, s or q; ? explains them\n" in terminal.text
     assert "They said: use tabs" in str(provider.requests[-1].body["messages"])
     assert "Done." in terminal.text
@@ -98,7 +101,8 @@ async def test_a_no_without_a_word_ends_the_turn(tmp_path: Path) -> None:
             await terminal.end()
         made = read_project_file(desk, "a.txt")
 
-    assert (made, provider.asked) == (None, 1)
+    assert made is None
+    assert provider.asked == 1
     assert "write a.txt failed: The user rejected this tool call." in terminal.text
 
 
@@ -114,7 +118,8 @@ async def test_the_arguments_are_edited_in_the_persons_editor(tmp_path: Path) ->
             code = await terminal.end()
         made = read_project_file(desk, "a.txt")
 
-    assert (code, made) == (0, "yours")
+    assert code == 0
+    assert made == "yours"
     assert "The user changed the arguments" in str(provider.requests[-1].body["messages"])
 
 
@@ -130,7 +135,8 @@ async def test_without_an_editor_the_arguments_are_typed(tmp_path: Path) -> None
             code = await terminal.end()
         made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
 
-    assert (code, made) == (0, [None, "yours"])
+    assert code == 0
+    assert made == [None, "yours"]
     assert "the arguments are not JSON" in terminal.text
 
 
@@ -185,12 +191,19 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
         "the answer always would allow, in the project from then on:",
         f"{ask['id']}  all edits in this project",
     ]
-    assert (ask["tool"], ask["request"]["patterns"], ask["lineage"][0]["title"]) == ("write", ["a.txt"], "go")
-    assert (answered.code, answered.out, made) == (0, "Done.\n", "1")
+    assert ask["tool"] == "write"
+    assert ask["request"]["patterns"] == ["a.txt"]
+    assert ask["lineage"][0]["title"] == "go"
+    assert answered.code == 0
+    assert answered.out == "Done.\n"
+    assert made == "1"
     assert "write a.txt +1 -0" in answered.err
-    assert (again.code, again.out) == (0, "Done.\n")
-    assert (otherwise.code, "was already answered otherwise" in otherwise.err) == (2, True)
-    assert (none.out, "no open asks" in none.err) == ("", True)
+    assert again.code == 0
+    assert again.out == "Done.\n"
+    assert otherwise.code == 2
+    assert ("was already answered otherwise" in otherwise.err) is True
+    assert none.out == ""
+    assert ("no open asks" in none.err) is True
 
 
 @pytest.mark.spec("X-06", "A-04", "C-01")
@@ -205,7 +218,9 @@ async def test_an_ask_outlives_the_process_that_was_killed_over_it(tmp_path: Pat
         answered = await desk.run("answer", ask["id"], "once")
         made = read_project_file(desk, "a.txt")
 
-    assert (answered.code, answered.out, made) == (0, "Done.\n", "1")
+    assert answered.code == 0
+    assert answered.out == "Done.\n"
+    assert made == "1"
 
 
 @pytest.mark.spec("X-06", "A-04")
@@ -225,7 +240,10 @@ async def test_what_is_answered_elsewhere_disappears_from_the_terminal(tmp_path:
             code = await terminal.end()
         made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
 
-    assert (answered.code, answered.out, code, made) == (0, "", 0, ["1", "2"])
+    assert answered.code == 0
+    assert answered.out == ""
+    assert code == 0
+    assert made == ["1", "2"]
 
 
 async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(tmp_path: Path) -> None:
@@ -239,9 +257,11 @@ async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(
             answered = await desk.run("answer", ask["id"], "once")
             code = await terminal.end()
 
-    assert (answered.code, answered.out) == (0, "")
+    assert answered.code == 0
+    assert answered.out == ""
     assert f"answered; another process runs session {ask['session']}" in answered.err
-    assert (code, "Done." in terminal.text) == (0, True)
+    assert code == 0
+    assert ("Done." in terminal.text) is True
 
 
 @pytest.mark.spec("C-10", "X-06")
@@ -254,7 +274,8 @@ async def test_ctrl_c_at_the_question_cancels(tmp_path: Path) -> None:
             code = await terminal.end()
         left = await desk.run("asks", "--all", "--json")
 
-    assert (code, left.json) == (5, {"asks": [], "calls": []})
+    assert code == 5
+    assert left.json == {"asks": [], "calls": []}
     assert "no longer asked" not in terminal.text
 
 
@@ -289,7 +310,8 @@ async def test_an_ask_of_a_child_says_for_whom_it_is(tmp_path: Path) -> None:
             code = await terminal.end()
         made = read_project_file(desk, "a.txt")
 
-    assert (code, made) == (0, "1")
+    assert code == 0
+    assert made == "1"
     assert "  for Ship it > Notes\n" in terminal.text
     assert "[Notes] write a.txt +1 -0\n" in terminal.text
 
@@ -305,7 +327,8 @@ async def test_what_was_typed_before_a_question_does_not_answer_it(tmp_path: Pat
             code = await terminal.end()
         made = read_project_file(desk, "a.txt")
 
-    assert (code, made) == (0, None)
+    assert code == 0
+    assert made is None
 
 
 @pytest.mark.spec("X-06", "A-04")
@@ -316,9 +339,11 @@ async def test_where_there_is_no_terminal_it_waits_and_says_how_to_answer(tmp_pa
         (wait,) = ran.json["waits"]
         rejected = await desk.run("answer", wait["ask"], "reject", "--message", "not today", "--json")
 
-    assert (ran.code, rejected.code) == (3, 0)
+    assert ran.code == 3
+    assert rejected.code == 0
     assert f"`asyncagents answer {wait['ask']} once|always|reject` answers and continues" in ran.err
-    assert (rejected.json["text"], rejected.json["status"]) == ("Done.", "done")
+    assert rejected.json["text"] == "Done."
+    assert rejected.json["status"] == "done"
     assert "They said: not today" in str(provider.requests[-1].body["messages"])
 
 
@@ -333,9 +358,13 @@ async def test_an_answer_may_come_with_other_arguments_or_be_left_to_others(tmp_
         went_on = await desk.run("run", "--continue")
         made = read_project_file(desk, "a.txt")
 
-    assert (detached.code, detached.out, before) == (0, "", None)
+    assert detached.code == 0
+    assert detached.out == ""
+    assert before is None
     assert f"`asyncagents run --session {first.json['session']}` continues" in detached.err
-    assert (went_on.code, went_on.out, made) == (0, "Done.\n", "yours")
+    assert went_on.code == 0
+    assert went_on.out == "Done.\n"
+    assert made == "yours"
 
 
 @pytest.mark.parametrize(
@@ -357,7 +386,9 @@ async def test_an_answer_of_the_wrong_kind_is_refused(
         refused = await desk.run("answer", ask_id, *words)
         still = (await desk.run("asks", "--json")).json["asks"]
 
-    assert (refused.code, refused.out, len(still)) == (2, "", 1)
+    assert refused.code == 2
+    assert refused.out == ""
+    assert len(still) == 1
     assert error in refused.err
 
 
@@ -367,7 +398,8 @@ async def test_an_id_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         await desk.run("run", "hello")
         after = await desk.run("answer", "per_1", "once")
 
-    assert (before.code, after.code) == (2, 2)
+    assert before.code == 2
+    assert after.code == 2
     assert "error: no ask with id 'per_1'\nhint: `asyncagents asks --all`" in before.err
     assert "error: no ask with id 'per_1'\nhint: `asyncagents asks --all`" in after.err
 
@@ -382,8 +414,10 @@ async def test_a_question_is_answered_from_another_process(tmp_path: Path) -> No
         too_many = await desk.run("answer", ask_id, "Red", "Blue")
         answered = await desk.run("answer", ask_id, "Blue")
 
-    assert (too_many.code, "1 question takes 1 answer" in too_many.err) == (2, True)
-    assert (answered.code, answered.out) == (0, "Done.\n")
+    assert too_many.code == 2
+    assert ("1 question takes 1 answer" in too_many.err) is True
+    assert answered.code == 0
+    assert answered.out == "Done.\n"
     assert "Blue" in str(provider.requests[-1].body["messages"][-1])
 
 
@@ -396,9 +430,12 @@ async def test_rules_of_a_session_come_from_the_command_line_and_a_deny_wins(tmp
         resumed = await desk.run("run", "--continue", "more", "--allow", "edit")
         made = [read_project_file(desk, "a.txt"), read_project_file(desk, "secret.txt")]
 
-    assert (ran.code, ran.out, made) == (0, "Done.\n", ["1", None])
+    assert ran.code == 0
+    assert ran.out == "Done.\n"
+    assert made == ["1", None]
     assert "write secret.txt failed: Not allowed here" in ran.err
-    assert (resumed.code, "--allow and --deny are for a new session" in resumed.err) == (2, True)
+    assert resumed.code == 2
+    assert ("--allow and --deny are for a new session" in resumed.err) is True
 
 
 async def test_a_turn_that_reached_its_step_limit_says_so(tmp_path: Path) -> None:
@@ -424,7 +461,8 @@ async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_p
         shown = await desk.run("show", session_id)
         left = await desk.run("asks", "--session", session_id, "--json")
 
-    assert (code, left.json["asks"]) == (0, [])
+    assert code == 0
+    assert left.json["asks"] == []
     assert "  > write a.txt +1 -0\n" in shown.out
     assert "  >   +1\n" in shown.out
 

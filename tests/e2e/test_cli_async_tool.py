@@ -47,9 +47,12 @@ async def test_a_tool_of_the_project_waits_is_checked_and_goes_on(
             )
         went_on = await desk.run("run", "--continue")
 
-    assert (ran.code, ran.out) == (3, "I will.\n")
+    assert ran.code == 3
+    assert ran.out == "I will.\n"
     assert f"deploy waits for its result (v2 is being deployed), {waiting.id}" in ran.err
-    assert (went_on.code, went_on.out, provider.asked) == (0, "So much for v2.\n", 2)
+    assert went_on.code == 0
+    assert went_on.out == "So much for v2.\n"
+    assert provider.asked == 2
 
 
 @pytest.mark.spec("P-07", "P-08")
@@ -68,5 +71,8 @@ async def test_what_expired_while_nobody_ran_is_taken_up_by_the_next_run(tmp_pat
             expired = await runtime.async_tools.get(waiting.id)
 
     assert "deploy() failed: Tool execution timed out" in went_on.err
-    assert (went_on.code, went_on.out, provider.asked) == (0, "So much for v2.\n", 1)
-    assert (waiting.status, expired.status) == ("waiting", "expired")
+    assert went_on.code == 0
+    assert went_on.out == "So much for v2.\n"
+    assert provider.asked == 1
+    assert waiting.status == "waiting"
+    assert expired.status == "expired"

@@ -47,12 +47,15 @@ async def test_a_run_works_in_the_server_of_its_data(tmp_path: Path) -> None:
             ran = await desk.run("run", "go")
             again = await desk.run("run", "--continue", "--json")
 
-    assert (ran.code, ran.out) == (0, "Done there.\n")
+    assert ran.code == 0
+    assert ran.out == "Done there.\n"
     assert (
         ran.err
         == f"working in the server at {server.url}\nwrite a.txt +1 -0\n  a.txt\n  @@ -0,0 +1,1 @@\n  +1\n"
     )
-    assert (again.code, again.json["text"], again.json["status"]) == (0, "Done there.", "done")
+    assert again.code == 0
+    assert again.json["text"] == "Done there."
+    assert again.json["status"] == "done"
 
 
 async def test_the_formats_and_a_detached_run_are_as_without_a_server(tmp_path: Path) -> None:
@@ -65,12 +68,17 @@ async def test_the_formats_and_a_detached_run_are_as_without_a_server(tmp_path: 
         left = await desk.run("run", "go", "--detach")
         shown = await desk.run("run", "--session", left.out.strip())
 
-    assert (whole.code, whole.json["text"], whole.err) == (0, "One two.", "")
+    assert whole.code == 0
+    assert whole.json["text"] == "One two."
+    assert whole.err == ""
     events = [json.loads(line) for line in lines.out.splitlines()]
-    assert (events[-1]["type"], events[-1]["text"]) == ("result", "One two.")
+    assert events[-1]["type"] == "result"
+    assert events[-1]["text"] == "One two."
     assert {"session.updated", "message.updated", "session.idle"} <= {each["type"] for each in events}
-    assert (left.code, left.err.count("runs it")) == (0, 1)
-    assert (shown.code, shown.out) == (0, "One two.\n")
+    assert left.code == 0
+    assert left.err.count("runs it") == 1
+    assert shown.code == 0
+    assert shown.out == "One two.\n"
 
 
 async def test_words_come_as_they_are_written_and_ctrl_c_cancels_there(tmp_path: Path) -> None:
@@ -84,7 +92,8 @@ async def test_words_come_as_they_are_written_and_ctrl_c_cancels_there(tmp_path:
         ran = await wait_for_exit(run)
         why = await desk.run("why", await only_session(desk), "--json")
 
-    assert (ran.code, why.json["code"]) == (5, "aborted")
+    assert ran.code == 5
+    assert why.json["code"] == "aborted"
     assert "cancelling; Ctrl-C again quits at once" in ran.err
     assert provider.disconnects == 1
 
@@ -100,7 +109,8 @@ async def test_another_signal_only_ends_the_looking_on(tmp_path: Path) -> None:
         ran = await wait_for_exit(run)
         why = await desk.run("why", await only_session(desk), "--json")
 
-    assert (ran.code, why.json["code"]) == (143, "working")
+    assert ran.code == 143
+    assert why.json["code"] == "working"
     assert f"stopped: the server at {server.url} continues; " in ran.err
 
 
@@ -119,7 +129,8 @@ async def test_what_needs_leave_is_asked_here(tmp_path: Path) -> None:
             code = await terminal.end()
         made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
 
-    assert (code, made) == (0, ["one\n", None])
+    assert code == 0
+    assert made == ["one\n", None]
     assert "write asks for the permission 'edit': a.txt\n" in terminal.text
     assert "Done." in terminal.text
 
@@ -135,11 +146,15 @@ async def test_a_server_of_other_data_gets_the_token_and_the_content_of_files(tm
             more = await desk.run("run", "more", "--continue", *words, env=token)
             session_id = await only_session(desk)
 
-    assert (refused.code, refused.out) == (2, "")
+    assert refused.code == 2
+    assert refused.out == ""
     assert "give its token as --token, or in ASYNCAGENTS_TOKEN" in refused.err
-    assert (ran.code, ran.out) == (0, "ok\n")
+    assert ran.code == 0
+    assert ran.out == "ok\n"
     assert '<file name=\\"note.txt\\">\\nfrom afar\\n' in json.dumps(provider.requests[0].body)
-    assert (more.code, more.out, session_id[:4]) == (0, "More.\n", "ses_")
+    assert more.code == 0
+    assert more.out == "More.\n"
+    assert session_id[:4] == "ses_"
     assert not (desk.project / "elsewhere").exists()
 
 
@@ -162,7 +177,8 @@ async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> Non
         nobody = await desk.run("run", "go", "--attach", "http://127.0.0.1:9")
         stranger = await desk.run("run", "go", "--attach", provider.url)
 
-    assert (nobody.code, stranger.code) == (1, 1)
+    assert nobody.code == 1
+    assert stranger.code == 1
     assert "error: no asyncagents server answers at http://127.0.0.1:9" in nobody.err
     assert f"error: no asyncagents server answers at {provider.url}" in stranger.err
 
@@ -243,7 +259,8 @@ async def test_a_run_goes_on_with_a_server_that_was_killed_and_came_back(tmp_pat
         async with open_desk_server(desk) as second:
             ran = await wait_for_exit(run)
 
-    assert (ran.code, ran.json["text"]) == (0, "one two three four")
+    assert ran.code == 0
+    assert ran.json["text"] == "one two three four"
     assert second.url != server.url
 
 
@@ -261,4 +278,5 @@ async def test_a_server_that_stays_away_is_said_and_what_to_do(tmp_path: Path) -
     assert "waiting for it to come back" in ran.err
     assert f"error: the server at {server.url} is lost" in ran.err
     assert f"`asyncagents run --session {session_id}` continues it" in ran.err
-    assert (after.code, after.out) == (0, "one two three four\n")
+    assert after.code == 0
+    assert after.out == "one two three four\n"

@@ -92,7 +92,8 @@ async def test_a_session_plans_edits_tests_and_fixes_with_every_permission_answe
         files = written(desk)
 
     said = terminal.text
-    assert (code, files) == (0, WANTED)
+    assert code == 0
+    assert files == WANTED
     assert said.count(" asks for the permission ") == ASKS
     assert calls(json.loads(shown.out)) == CALLS
     told = [
@@ -126,6 +127,7 @@ async def test_the_same_with_a_kill_between_any_two_answers(tmp_path: Path, answ
         shown = await desk.run("show", "--json")
         files = written(desk)
 
-    assert (code, files) == (0, WANTED)
+    assert code == 0
+    assert files == WANTED
     assert calls(json.loads(shown.out)) == CALLS
     assert terminal.text.rstrip().splitlines()[-2] == "Fixed."

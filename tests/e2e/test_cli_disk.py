@@ -28,7 +28,9 @@ async def test_a_prompt_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> 
         ran = await run_with(desk, no_room, "run", "Read this", "-f", "long.txt")
         listed = await desk.run("sessions", "--json")
 
-    assert (ran.code, ran.out, provider.asked) == (1, "", 0)
+    assert ran.code == 1
+    assert ran.out == ""
+    assert provider.asked == 0
     assert ran.err.startswith("error: the database could not be written: ")
     assert "Traceback" not in ran.err
     assert json.loads(listed.out) == []
@@ -45,7 +47,8 @@ async def test_an_answer_that_cannot_be_stored_is_asked_for_again_once_there_is_
     assert "`asyncagents run --session ses_" in ran.err
     assert "Traceback" not in ran.err
     assert " left " in listed.out
-    assert (went_on.code, went_on.json["text"].strip()) == (0, LONG.strip())
+    assert went_on.code == 0
+    assert went_on.json["text"].strip() == LONG.strip()
 
 
 async def test_a_server_that_cannot_write_says_why_in_its_log(tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ async def test_doctor_checks_servers_and_connects_only_online(tmp_path: Path) ->
         offline = await desk.run("doctor", "--json")
         unstarted = not ledger.exists()
         online = await desk.run("doctor", "--json", "--online")
-    assert (offline.code, unstarted) == (0, True), offline.err
+    assert offline.code == 0, offline.err
+    assert unstarted is True, offline.err
     assert lines(offline, "mcp") == [
         ("warn", "bad: its command 'no-such-program-here' is not found on PATH, or may not be run"),
         ("ok", "far: enabled, by HTTP"),
@@ -115,6 +116,7 @@ async def test_doctor_checks_servers_and_connects_only_online(tmp_path: Path) ->
     ]
     assert lines(online, "mcp") == lines(offline, "mcp")
     far, connected = lines(online, "mcp online")
-    assert (far[0], far[1].startswith("far: ")) == ("fail", True)
+    assert far[0] == "fail"
+    assert far[1].startswith("far: ") is True
     assert connected == ("ok", "good: connected, 15 tools")
     assert online.code == 1

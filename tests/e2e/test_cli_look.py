@@ -15,7 +15,8 @@ async def test_looking_makes_nothing(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, provider):
         for words in (("sessions",), ("sessions", "--json"), ("models",), ("doctor",), ("config",)):
             ran = await desk.run(*words)
-            assert (ran.code, "Traceback" in ran.err) == (0, False), ran.err
+            assert ran.code == 0, ran.err
+            assert ("Traceback" in ran.err) is False, ran.err
         assert not desk.data.exists()
         assert provider.asked == 0
 
@@ -51,8 +52,12 @@ async def test_the_doctor_finds_what_is_wrong_and_asks_online_only_when_told(tmp
         mode = stat.S_IMODE(desk.data.stat().st_mode)
 
     checks = {check["name"]: check for check in offline.json["checks"]}
-    assert (left, offline.code, offline.json["ok"], mode) == (0, 0, True, 0o755)
-    assert (checks["data directory"]["level"], checks["sessions"]["level"]) == ("warn", "warn")
+    assert left == 0
+    assert offline.code == 0
+    assert offline.json["ok"] is True
+    assert mode == 0o755
+    assert checks["data directory"]["level"] == "warn"
+    assert checks["sessions"]["level"] == "warn"
     assert checks["sessions"]["text"] == "1 have work that no process does"
     assert checks["database"]["level"] == "ok"
     assert "local online" not in checks
@@ -70,7 +75,8 @@ async def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
         os.close(writes)
         ran = await wait_for_exit(process)
 
-    assert (ran.code, ran.err) == (141, "")
+    assert ran.code == 141
+    assert ran.err == ""
 
 
 async def test_models_without_a_key_say_what_to_do(tmp_path: Path) -> None:

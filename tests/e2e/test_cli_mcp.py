@@ -30,10 +30,14 @@ async def test_servers_are_listed_with_what_they_offer_or_why_not(tmp_path: Path
 
     assert fine.code == 0, fine.err
     connected, switched_off = fine.json
-    assert (connected["name"], connected["transport"], connected["connected"]) == ("good", "stdio", True)
+    assert connected["name"] == "good"
+    assert connected["transport"] == "stdio"
+    assert connected["connected"] is True
     assert {"name": "good_add", "description": "Adds two numbers.", "effect": "none"} in connected["tools"]
-    assert (connected["resources"], connected["prompts"]) == (2, 1)
-    assert (switched_off["enabled"], switched_off["connected"]) == (False, False)
+    assert connected["resources"] == 2
+    assert connected["prompts"] == 1
+    assert switched_off["enabled"] is False
+    assert switched_off["connected"] is False
 
     assert failed.code == 1
     assert failed.out.splitlines()[1:4] == [
@@ -44,7 +48,8 @@ async def test_servers_are_listed_with_what_they_offer_or_why_not(tmp_path: Path
     assert failed.err == "bad stderr: … is wrong\n"
     assert "tools of MCP servers are listed by `asyncagents mcp list`" in tools.err
 
-    assert (untrusted.code, untrusted.out) == (0, "")
+    assert untrusted.code == 0
+    assert untrusted.out == ""
     assert "this project is not trusted" in untrusted.err
     starts = [line for line in (tmp_path / "ledger").read_text().splitlines() if line.startswith("start ")]
     assert len(starts) == 2

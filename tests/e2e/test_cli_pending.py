@@ -40,17 +40,23 @@ async def test_a_worker_gives_the_result_after_the_agent_has_gone(tmp_path: Path
     assert re.fullmatch(
         rf"{call_id}  just now  59 min left  deploy  queued v2  job-7  {session_id}\n", listed.out
     )
-    assert (given.code, given.out, asked) == (0, "", 1)
+    assert given.code == 0
+    assert given.out == ""
+    assert asked == 1
     assert given.err == (
         f"accepted: deploy of session {session_id}; if no process serves it, "
         f"`asyncagents run --session {session_id}` does\n"
     )
-    assert (again.code, again.err.startswith("already accepted: ")) == (0, True)
+    assert again.code == 0
+    assert again.err.startswith("already accepted: ") is True
     assert other.code == failed.code == 4
     assert "already has another result" in other.err
     assert "v2 is live" in other.err
-    assert (went_on.code, went_on.out) == (0, "Done.\n")
-    assert (after.code, after.out, after.err) == (0, "", "no call waits for a result\n")
+    assert went_on.code == 0
+    assert went_on.out == "Done.\n"
+    assert after.code == 0
+    assert after.out == ""
+    assert after.err == "no call waits for a result\n"
     (row,) = done.json
     assert row["result"] == {"title": "Deployed", "output": "v2 is live", "metadata": {"n": 1}}
 
@@ -68,7 +74,8 @@ async def test_what_the_tool_does_not_take_is_refused_and_the_call_still_waits(t
     assert distrusted.code == 1
     assert "are checked by the tool, which this process does not have" in distrusted.err
     assert f"hint: `asyncagents trust {desk.project}`" in distrusted.err
-    assert (ran.code, ran.out) == (0, "Done.\n")
+    assert ran.code == 0
+    assert ran.out == "Done.\n"
 
 
 async def test_what_is_wrong_with_a_submission_is_one_sentence(tmp_path: Path) -> None:
@@ -88,7 +95,8 @@ async def test_what_is_wrong_with_a_submission_is_one_sentence(tmp_path: Path) -
         still = await desk.run("pending", "--session", session_id[:20], "--json")
 
     for ran in (empty, *tries, nothing):
-        assert (ran.code, ran.out) == (2, "")
+        assert ran.code == 2
+        assert ran.out == ""
         assert ran.err.startswith("error: ")
         assert "Traceback" not in ran.err
     assert "no pending call with id 'tool_nowhere'" in empty.err
@@ -111,10 +119,14 @@ async def test_a_pending_call_is_cancelled_as_a_task_is(tmp_path: Path) -> None:
         (first, "call", [first]),
         (second, "call", [second]),
     ]
-    assert (ended.code, again.code, unknown.code, late.code) == (0, 0, 2, 4)
+    assert ended.code == 0
+    assert again.code == 0
+    assert unknown.code == 2
+    assert late.code == 4
     assert "no open asks" in asks.err
     assert [row["error"] for row in failed.json] == ["cancelled", "cancelled"]
-    assert (went_on.code, went_on.out) == (0, "Done.\n")
+    assert went_on.code == 0
+    assert went_on.out == "Done.\n"
 
 
 @pytest.mark.spec("A-04", "X-06")
@@ -141,17 +153,25 @@ async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Pa
     assert f"`asyncagents answer {row['id']} approve|reject` answers and continues" in ran.err
     assert "may_ship  release managers: May v2 go out? (3 h left)" in listed.out
     assert in_json["calls"] == []
-    assert (row["who"], row["kind"], row["call"]) == ("release managers", "async", call_id)
-    assert (pending[0]["who"], pending[0]["ask"]) == ("release managers", row["id"])
+    assert row["who"] == "release managers"
+    assert row["kind"] == "async"
+    assert row["call"] == call_id
+    assert pending[0]["who"] == "release managers"
+    assert pending[0]["ask"] == row["id"]
     assert re.search(r"\sasks\s", sessions.out)
     assert 'It waits for release managers to decide "May v2 go out?"' in why.out.replace("'", '"')
-    assert (nobody.code, "no ask with id 'tool_'" in nobody.err) == (2, True)
-    assert (perhaps.code, "choose one of the options: Approve, Reject" in perhaps.err) == (2, True)
-    assert (submitted.code, f"`asyncagents answer {row['id']}`" in submitted.err) == (2, True)
-    assert (decided.code, decided.out) == (0, "Done.\n")
+    assert nobody.code == 2
+    assert ("no ask with id 'tool_'" in nobody.err) is True
+    assert perhaps.code == 2
+    assert ("choose one of the options: Approve, Reject" in perhaps.err) is True
+    assert submitted.code == 2
+    assert (f"`asyncagents answer {row['id']}`" in submitted.err) is True
+    assert decided.code == 0
+    assert decided.out == "Done.\n"
     assert "Approved by alice: after lunch" in str(provider.requests[-1])
     assert again.code == 0
-    assert (other.code, "by alice: Approve, after lunch" in other.err) == (2, True)
+    assert other.code == 2
+    assert ("by alice: Approve, after lunch" in other.err) is True
     assert "Approved by alice" in shown.out
 
 

@@ -22,7 +22,9 @@ async def test_the_answer_goes_to_stdout_and_all_about_it_to_stderr(tmp_path: Pa
         ran = await desk.run("run", "Hello")
         listed = await desk.run("sessions")
 
-    assert (ran.code, ran.out, ran.err) == (0, "Hi there.\n", "they greet me\n")
+    assert ran.code == 0
+    assert ran.out == "Hi there.\n"
+    assert ran.err == "they greet me\n"
     assert "Hello" in listed.out
     assert "idle" in listed.out
     assert provider.requests[0].headers["authorization"] == "Bearer sk-of-the-desk"
@@ -33,7 +35,8 @@ async def test_what_is_piped_in_comes_after_the_argument(tmp_path: Path) -> None
         both = await desk.run("run", "Explain this:", stdin="a = 1\nb = 2\n")
         alone = await desk.run("run", stdin="just this\n")
 
-    assert (both.code, alone.code) == (0, 0)
+    assert both.code == 0
+    assert alone.code == 0
     asked = [request.body for request in provider.requests if "tools" in request.body]  # a title needs none
     assert [body["messages"][-1]["content"] for body in asked] == [
         "Explain this:\n\na = 1\nb = 2",
@@ -49,17 +52,17 @@ async def test_json_is_one_object_with_the_answer_and_what_it_cost(tmp_path: Pat
         shown = await desk.run("show", "--json")
 
     result = ran.json
-    assert (ran.code, ran.err) == (0, "")
-    assert (result["text"], result["finish"], result["error"], result["status"]) == (
-        "Hi.",
-        "stop",
-        None,
-        "done",
-    )
+    assert ran.code == 0
+    assert ran.err == ""
+    assert result["text"] == "Hi."
+    assert result["finish"] == "stop"
+    assert result["error"] is None
+    assert result["status"] == "done"
     assert result["tokens"] == {"input": 10, "output": 5, "reasoning": 0, "cache": {"read": 0, "write": 0}}
     assert result["cost"] == pytest.approx((10 * 3 + 5 * 15) / 1_000_000)
     (session,) = listed.json
-    assert (session["id"], session["title"]) == (result["session"], "A greeting")
+    assert session["id"] == result["session"]
+    assert session["title"] == "A greeting"
     assert session["status"] == {"type": "idle"}
     assert [entry["info"]["role"] for entry in shown.json] == ["user", "assistant"]
     assert shown.json[1]["info"]["id"] == result["message"]
@@ -73,10 +76,13 @@ async def test_stream_json_is_an_event_a_line_and_the_result_last(tmp_path: Path
     *events, result = [json.loads(line) for line in ran.out.splitlines()]
     kinds = [event["type"] for event in events]
     deltas = [event["properties"]["delta"] for event in events if event["type"] == "message.part.delta"]
-    assert (kinds[0], kinds[-1]) == ("session.created", "session.idle")
+    assert kinds[0] == "session.created"
+    assert kinds[-1] == "session.idle"
     assert "".join(deltas) == "Hi there"
     assert all(event["id"].startswith("evt_") and event["properties"] for event in events)
-    assert (result["type"], result["text"], result["status"]) == ("result", "Hi there", "done")
+    assert result["type"] == "result"
+    assert result["text"] == "Hi there"
+    assert result["status"] == "done"
 
 
 async def test_continue_goes_on_with_the_newest_session_its_model_and_its_history(tmp_path: Path) -> None:
@@ -105,8 +111,10 @@ async def test_a_session_belongs_to_its_directory(tmp_path: Path) -> None:
         everywhere = await desk.run("sessions", "--all", "--json", "-C", str(other))
         same = await desk.run("sessions", "--json", "-C", str(other / ".." / "project"))
 
-    assert (nothing.code, nothing.out) == (0, "")
-    assert (refused.code, refused.out) == (2, "")
+    assert nothing.code == 0
+    assert nothing.out == ""
+    assert refused.code == 2
+    assert refused.out == ""
     assert refused.err.startswith("error: there is no session of")
     assert len(everywhere.json) == len(same.json) == 1
 
@@ -120,8 +128,10 @@ async def test_the_same_key_gets_the_same_answer_and_asks_once(tmp_path: Path) -
         other = await desk.run("run", "Hello", "--key", "tuesday", "--json")
 
     assert first.json == again.json
-    assert (text.out, text.code) == ("first\n", 0)
-    assert (other.json["text"], provider.asked) == ("second", 2)
+    assert text.out == "first\n"
+    assert text.code == 0
+    assert other.json["text"] == "second"
+    assert provider.asked == 2
     assert other.json["session"] != first.json["session"]
 
 
@@ -133,10 +143,14 @@ async def test_a_detached_prompt_is_stored_and_waits_for_whoever_goes_on(tmp_pat
         went_on = await desk.run("run", "--session", session_id)
         again = await desk.run("run", "--session", session_id)
 
-    assert (left.code, asked_by_then) == (0, 0)
+    assert left.code == 0
+    assert asked_by_then == 0
     assert f"asyncagents run --session {session_id}" in left.err
-    assert (went_on.code, went_on.out) == (0, "Now.\n")
-    assert (again.code, again.out, provider.asked) == (0, "Now.\n", 1)
+    assert went_on.code == 0
+    assert went_on.out == "Now.\n"
+    assert again.code == 0
+    assert again.out == "Now.\n"
+    assert provider.asked == 1
     assert "is at rest; this is its last answer" in again.err
 
 
@@ -158,7 +172,9 @@ async def test_a_retry_is_noted_and_the_answer_stays_clean(tmp_path: Path) -> No
     async with open_desk(tmp_path, script) as (desk, provider):
         ran = await desk.run("run", "Hello")
 
-    assert (ran.code, ran.out, provider.asked) == (0, "Hi.\n", 2)
+    assert ran.code == 0
+    assert ran.out == "Hi.\n"
+    assert provider.asked == 2
     assert "try 2 in 0 s: local has trouble (HTTP 503)" in ran.err
 
 
@@ -168,10 +184,13 @@ async def test_a_failed_answer_is_one_sentence_and_exit_1(tmp_path: Path) -> Non
         ran = await desk.run("run", "Hello")
         result = await desk.run("run", "Hello", "--json")
 
-    assert (ran.code, ran.out) == (1, "")
+    assert ran.code == 1
+    assert ran.out == ""
     assert ran.err.splitlines()[0] == "error: local refused the request (HTTP 400): Nope."
     assert ran.err.splitlines()[1].startswith("hint: the session is stored")
-    assert (result.code, result.json["status"], result.json["error"]["name"]) == (1, "failed", "APIError")
+    assert result.code == 1
+    assert result.json["status"] == "failed"
+    assert result.json["error"]["name"] == "APIError"
 
 
 async def test_a_second_run_of_the_same_session_only_follows(tmp_path: Path) -> None:
@@ -182,8 +201,10 @@ async def test_a_second_run_of_the_same_session_only_follows(tmp_path: Path) -> 
         second = await desk.run("run", "--continue")
         ran = await wait_for_exit(first)
 
-    assert (second.code, second.out) == (0, f"{STORY}\n")
-    assert (ran.code, provider.asked) == (0, 1)
+    assert second.code == 0
+    assert second.out == f"{STORY}\n"
+    assert ran.code == 0
+    assert provider.asked == 1
 
 
 @pytest.mark.spec("X-06", "X-11")
@@ -202,8 +223,10 @@ async def test_what_was_stopped_in_the_middle_is_answered_by_continue(tmp_path: 
     assert STORY.startswith(seen + stopped.out.rstrip("\n"))
     assert stopped.code == (-signal.SIGKILL if number == signal.SIGKILL else 143)
     assert (number == signal.SIGTERM) == ("what was accepted is stored" in stopped.err)
-    assert (went_on.code, went_on.out) == (0, f"{STORY}\n")
-    assert (result["text"], provider.asked) == (STORY, 2)
+    assert went_on.code == 0
+    assert went_on.out == f"{STORY}\n"
+    assert result["text"] == STORY
+    assert provider.asked == 2
     assert [entry.text for entry in entries if entry.info.id == result["message"]] == [STORY]
     assert sum(entry.text == "Tell" for entry in entries) == 1
 
@@ -218,8 +241,10 @@ async def test_who_stops_reading_ends_the_run_without_a_word(tmp_path: Path) -> 
         went_on = await wait_for_exit(process)
         again = await desk.run("run", "--continue")
 
-    assert (went_on.code, went_on.err) == (141, "")
-    assert (again.code, again.out) == (0, f"{STORY}\n")
+    assert went_on.code == 141
+    assert went_on.err == ""
+    assert again.code == 0
+    assert again.out == f"{STORY}\n"
 
 
 async def test_both_streams_in_one_file_are_lines(tmp_path: Path) -> None:

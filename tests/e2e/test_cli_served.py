@@ -30,7 +30,8 @@ async def test_a_second_server_is_refused_before_it_opens_anything(tmp_path: Pat
         told = await server.end()
         third = await desk.run("doctor")
 
-    assert (second.code, second.out) == (4, "")
+    assert second.code == 4
+    assert second.out == ""
     assert f"a server already runs on {desk.data} at {server.url}" in second.err
     assert after == owners
     assert told == "stopping\n"
@@ -53,7 +54,8 @@ async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
                 status = await runtime.wait(session_id)
             text = (await desk.run("show", session_id)).out
 
-    assert (given.code, isinstance(status, Idle)) == (0, True)
+    assert given.code == 0
+    assert isinstance(status, Idle) is True
     assert given.err == f"accepted: deploy of session {session_id}; the server at {server.url} runs it\n"
     assert "Done." in text
 
@@ -64,7 +66,9 @@ async def test_a_result_with_run_shows_what_the_server_does(tmp_path: Path) -> N
         async with open_desk_server(desk):
             given = await desk.run("submit", call_id, "v2 is live", "--run", "--json")
 
-    assert (given.code, given.json["text"], given.json["status"]) == (0, "Done.", "done")
+    assert given.code == 0
+    assert given.json["text"] == "Done."
+    assert given.json["status"] == "done"
 
 
 async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> None:
@@ -84,10 +88,14 @@ async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> N
             shown = await desk.run("run", "--continue")
         made = [(desk.project / name).read_text() for name in ("a.txt", "b.txt")]
 
-    assert (first.code, second.code, third.code) == (3, 3, 0)
+    assert first.code == 3
+    assert second.code == 3
+    assert third.code == 0
     assert "write asks for the permission 'edit' (b.txt)" in second.err
     assert third.err == f"answered; the server at {server.url} runs session {ask['session']}\n"
-    assert (shown.code, shown.out, made) == (0, "Done.\n", ["one", "two"])
+    assert shown.code == 0
+    assert shown.out == "Done.\n"
+    assert made == ["one", "two"]
 
 
 async def test_a_follow_up_is_worked_on_there(tmp_path: Path) -> None:
@@ -99,8 +107,10 @@ async def test_a_follow_up_is_worked_on_there(tmp_path: Path) -> None:
         left = await desk.run("resume", task_id, "And more?", "--key", "k", "--detach")
         watched = await desk.run("tasks", "--watch", "--json")
 
-    assert (ran.code, ran.json["text"]) == (0, "All are in.")
-    assert (resumed.code, resumed.out) == (0, "It is 2.\n")
+    assert ran.code == 0
+    assert ran.json["text"] == "All are in."
+    assert resumed.code == 0
+    assert resumed.out == "It is 2.\n"
     assert f"sent; the server at {server.url} runs it" in left.err
     assert watched.code == 0
 
@@ -116,7 +126,9 @@ async def test_a_cancel_from_elsewhere_ends_the_work_of_the_server(tmp_path: Pat
         cancelled = await desk.run("cancel", session["id"])
         ran = await wait_for_exit(run)
 
-    assert (cancelled.code, ran.code, provider.disconnects) == (0, 5, 1)
+    assert cancelled.code == 0
+    assert ran.code == 5
+    assert provider.disconnects == 1
 
 
 async def test_what_the_server_is_about_to_take_up_is_not_left(tmp_path: Path) -> None:

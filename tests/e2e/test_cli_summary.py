@@ -38,7 +38,9 @@ async def test_what_a_summary_cost_is_part_of_what_the_turn_cost(tmp_path: Path)
         again = await desk.run("run", "-c", "two", "--json", "--key", "k")
         (session,) = (await desk.run("sessions", "--json")).json
 
-    assert (second.code, second.json["text"], second.json["summaries"]) == (0, "2", 1)
+    assert second.code == 0
+    assert second.json["text"] == "2"
+    assert second.json["summaries"] == 1
     assert second.json["cost"] == pytest.approx(COST + (100 * 3 + 10 * 15) / 1_000_000)
     assert second.json["tokens"]["input"] == 1100
     assert again.json == second.json
@@ -54,10 +56,12 @@ async def test_who_asks_for_a_summary_gets_it_and_later_the_last_answer(tmp_path
         shown = await desk.run("show")
         nothing = await desk.run("run", "-c")
 
-    assert (asked.code, asked.out) == (0, "Goal: be answered.\n")
+    assert asked.code == 0
+    assert asked.out == "Goal: be answered.\n"
     assert "mind the tests" in provider.requests[-1].body["messages"][-1]["content"]
     assert "\n  /compact\n  mind the tests\n" in shown.out
-    assert (nothing.code, nothing.out) == (0, "First.\n")
+    assert nothing.code == 0
+    assert nothing.out == "First.\n"
 
 
 @pytest.mark.spec("S-10", "X-06")
@@ -75,4 +79,6 @@ async def test_ctrl_c_cancels_a_summary_and_the_next_prompt_makes_it_anew(tmp_pa
 
     assert code == 5
     assert "was summarised" not in terminal.text
-    assert (ran.code, ran.json["text"], ran.json["summaries"]) == (0, "3", 1)
+    assert ran.code == 0
+    assert ran.json["text"] == "3"
+    assert ran.json["summaries"] == 1

@@ -58,25 +58,30 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
 
     states = [root["state"], first["state"], second["state"]]
     assert states == ["waiting", "streaming", "streaming"]
-    assert (first["task"]["progress"]["toolCalls"], first["tokens"]["output"]) == (1, 5)
+    assert first["task"]["progress"]["toolCalls"] == 1
+    assert first["tokens"]["output"] == 5
     assert [line[:3] for line in drawn.out.splitlines()] == ["Fan", "├─ ", "└─ "]
     assert "waits for 2 tasks" in drawn.out
-    assert (listed.out.split()[1], told.out.splitlines()[1].split()[2]) == ("tasks", "tasks")
+    assert listed.out.split()[1] == "tasks"
+    assert told.out.splitlines()[1].split()[2] == "tasks"
     assert "tasks: It rests until 2 background tasks of its own end." in why.out
     assert why.out.count("working: It waits for its model") == 2
     assert [each["code"] for each in reasons["below"]] == ["working", "working"]
     assert "launched   by build" in shown.out
-    assert (whole["sessionID"], whole["why"]["code"], whole["status"]) == (
-        first["session"],
-        "working",
-        "running",
-    )
+    assert whole["sessionID"] == first["session"]
+    assert whole["why"]["code"] == "working"
+    assert whole["status"] == "running"
     assert one.out == f"cancelled: task {first['session']}, {first['task']['description']}\n"
     assert again.out.startswith("nothing to cancel: task ")
     [ending] = batch.json
-    assert (ending["kind"], ending["ended"], ending["stopped"]) == ("batch", [second["session"]], True)
+    assert ending["kind"] == "batch"
+    assert ending["ended"] == [second["session"]]
+    assert ending["stopped"] is True
     assert [each["task"]["endedBy"] for each in after["tasks"]] == ["user", "user"]
-    assert (watched.code, streamed.code, ran.code, after["state"]) == (0, 0, 0, "idle")
+    assert watched.code == 0
+    assert streamed.code == 0
+    assert ran.code == 0
+    assert after["state"] == "idle"
     assert "cancelled by user" in watched.out
     pictures = [json.loads(line) for line in streamed.out.splitlines()]
     assert pictures[-1] == [after]
@@ -99,17 +104,26 @@ async def test_a_follow_up_is_worked_on_until_the_tree_rests(tmp_path: Path) -> 
         left = await desk.run("resume", task_id, "And more?", "--detach")
         why = await desk.run("why", task_id, "--json")
 
-    assert (ran.code, ran.json["text"], ran.json["status"]) == (0, "All are in.", "done")
+    assert ran.code == 0
+    assert ran.json["text"] == "All are in."
+    assert ran.json["status"] == "done"
     assert ran.json["tokens"]["output"] % 5 == 0
-    assert (resumed.code, resumed.out) == (0, "It is 2.\n")
-    assert (twice.code, twice.out) == (0, "It is 2.\n")
+    assert resumed.code == 0
+    assert resumed.out == "It is 2.\n"
+    assert twice.code == 0
+    assert twice.out == "It is 2.\n"
     task = next(each["task"] for each in after["tasks"] if each["session"] == task_id)
-    assert (task["result"], task["resumeCount"], task["status"]) == ("It is 2.", 1, "completed")
+    assert task["result"] == "It is 2."
+    assert task["resumeCount"] == 1
+    assert task["status"] == "completed"
     assert after["state"] == "idle"
     assert "(resumed)" in drawn.out
-    assert (no_task.code, "is not a task" in no_task.err) == (2, True)
-    assert (silent.code, "the prompt is empty" in silent.err) == (2, True)
-    assert (left.code, left.out) == (0, "")
+    assert no_task.code == 2
+    assert ("is not a task" in no_task.err) is True
+    assert silent.code == 2
+    assert ("the prompt is empty" in silent.err) is True
+    assert left.code == 0
+    assert left.out == ""
     assert "no process runs it until" in left.err
     assert why.json["code"] in ("ready", "no_worker")
 
@@ -136,9 +150,11 @@ async def test_an_answer_to_a_task_is_left_to_the_process_that_works_on_its_tree
         ran = await wait_for_exit(worker)
         [after] = await list_task_trees(desk)
 
-    assert (answered.code, answered.out) == (0, "")
+    assert answered.code == 0
+    assert answered.out == ""
     assert f"answered; another process runs session {root['session']}" in answered.err
-    assert (ending.code, ran.code) == (0, 0)
+    assert ending.code == 0
+    assert ran.code == 0
     assert [each["state"] for each in after["tasks"]] == ["completed", "cancelled"]
     assert (desk.project / "a.txt").exists()
 
@@ -153,7 +169,8 @@ async def test_a_task_that_fails_is_said_to_once_in_words_for_people(tmp_path: P
     async with open_desk(tmp_path, script) as (desk, _):
         ran = await desk.run("run", "go")
 
-    assert (ran.code, ran.out) == (0, "Well.\n")
+    assert ran.code == 0
+    assert ran.out == "Well.\n"
     assert ran.err.count('task "S" (general) failed after') == 1
     assert 'Agent "nobody" is unknown' in ran.err
     assert "<task_" not in ran.err
@@ -190,7 +207,8 @@ async def test_a_killed_run_goes_on_to_its_last_answer(tmp_path: Path) -> None:
 
     tasks = [line for line in left.out.splitlines() if "Read" in line]
     assert [" left " in line for line in tasks] == [True, True]
-    assert (went_on.code, went_on.json["text"]) == (0, "All are in.")
+    assert went_on.code == 0
+    assert went_on.json["text"] == "All are in."
     texts = [part.text for entry in entries for part in entry.parts if isinstance(part, TextPart)]
     told = [text for text in texts if "finished in" in text]
     assert len(told) == 2
@@ -210,7 +228,8 @@ async def test_a_process_that_does_not_stop_is_told_of(tmp_path: Path) -> None:
     assert cancelled.out.startswith("cancelled: session ses_")
     assert "with 2 tasks below it" in cancelled.out
     assert "a process has not stopped yet" in cancelled.err
-    assert (ran.code, ran.out) == (5, "Waiting.\n")
+    assert ran.code == 5
+    assert ran.out == "Waiting.\n"
 
 
 @pytest.mark.spec("X-06")
@@ -233,7 +252,8 @@ async def test_wrong_ids_are_explained_and_change_nothing(tmp_path: Path) -> Non
     assert not made
     assert [ran.code for ran in nowhere[:4]] == [2, 2, 2, 2]
     assert all("Traceback" not in ran.err for ran in nowhere)
-    assert (nothing.code, nothing.out) == (0, "")
+    assert nothing.code == 0
+    assert nothing.out == ""
     assert "no tasks" in nothing.err
     assert [each.code for each in (several, wrong, batch, empty)] == [2, 2, 2, 2]
     assert "write more of the id" in several.err
@@ -324,14 +344,15 @@ async def test_what_a_task_asks_a_person_is_found_from_above_and_answered(tmp_pa
         answered = await desk.run("answer", wait["ask"], "once")
         [after] = await list_task_trees(desk)
 
-    assert (ran.code, ran.json["status"], ran.json["text"]) == (3, "waiting", "Waiting.")
+    assert ran.code == 3
+    assert ran.json["status"] == "waiting"
+    assert ran.json["text"] == "Waiting."
     assert [root["state"], root["tasks"][0]["state"]] == ["waiting", "asks"]
-    assert (why["code"], why["below"][0]["code"], why["below"][0]["on"]) == (
-        "tasks",
-        "permission",
-        [wait["ask"]],
-    )
-    assert (answered.code, answered.out.splitlines()[-1]) == (0, "In.")
+    assert why["code"] == "tasks"
+    assert why["below"][0]["code"] == "permission"
+    assert why["below"][0]["on"] == [wait["ask"]]
+    assert answered.code == 0
+    assert answered.out.splitlines()[-1] == "In."
     assert [after["state"], after["tasks"][0]["state"]] == ["idle", "completed"]
     assert (desk.project / "a.txt").exists()
 
@@ -367,7 +388,9 @@ async def test_what_was_cancelled_while_nobody_worked_is_left_to_nobody(tmp_path
         why = (await desk.run("why", root["session"], "--json")).json
 
     assert [each["state"] for each in root["tasks"]] == ["left", "left"]
-    assert (one.code, all_of_it.code, watched.code) == (0, 0, 0)
+    assert one.code == 0
+    assert all_of_it.code == 0
+    assert watched.code == 0
     assert watched.out.count("cancelled by user") == 2
     assert why["code"] in ("idle", "aborted")
 
@@ -383,9 +406,11 @@ async def test_a_task_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None
         why = await desk.run("why", lost)
 
     assert seen.code == 0
-    assert (kept in seen.out, lost in seen.out) == (True, False)
+    assert (kept in seen.out) is True
+    assert (lost in seen.out) is False
     assert f"warning: task={lost} action=show is damaged" in seen.err
-    assert (why.code, "unreadable: Its rows cannot be read" in why.out) == (0, True)
+    assert why.code == 0
+    assert ("unreadable: Its rows cannot be read" in why.out) is True
 
 
 @pytest.mark.spec("X-09")
@@ -408,7 +433,8 @@ async def test_after_a_kill_why_names_one_command_and_a_script_stops_watching(tm
     again = f"`asyncagents run --session {root['session']}`"
     assert why.out.count("no_worker: ") == 2
     assert why.out.count("asyncagents run") == why.out.count(again) == child.out.count(again) == 1
-    assert (watched.code, streamed.code) == (3, 3)
+    assert watched.code == 3
+    assert streamed.code == 3
     assert watched.err.count(again) == 1
     assert "no process does the work that is left" in watched.err
     picture, _, _ = terminal.text.partition("warning: ")

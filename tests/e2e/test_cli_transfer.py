@@ -31,16 +31,22 @@ async def test_sessions_are_written_and_brought_in_elsewhere(tmp_path: Path) -> 
         second = await desk.run("import", "out", env=there)
         went_on = await desk.run("run", "-c", "And?", env=there)
 
-    assert (alone.code, nowhere.code, empty.code, again.code) == (2, 2, 2, 2)
+    assert alone.code == 2
+    assert nowhere.code == 2
+    assert empty.code == 2
+    assert again.code == 2
     assert "exactly one SESSION is required" in alone.err
     assert "holds another export" in again.err
     assert not (desk.project / "none").exists()
     assert one.json["info"]["id"] == session["id"]
     assert [message["info"]["role"] for message in one.json["messages"]] == ["user", "assistant"]
-    assert (all_of_them.code, all_of_them.out) == (0, "")
+    assert all_of_them.code == 0
+    assert all_of_them.out == ""
     assert brought.out == f"{session['id']}  imported  {desk.project}  Hello\n"
     assert "already there" in second.out
-    assert (brought.code, second.code, went_on.out) == (0, 0, "Hi.\n")
+    assert brought.code == 0
+    assert second.code == 0
+    assert went_on.out == "Hi.\n"
 
 
 @pytest.mark.spec("P-13")
@@ -56,10 +62,13 @@ async def test_opencodes_session_goes_on_in_this_project(tmp_path: Path) -> None
         went_on = await desk.run("run", "-c", "And?", "--model", "local/m")
         sent = provider.requests[-1]
 
-    assert (refused.code, refused.out) == (1, "")
+    assert refused.code == 1
+    assert refused.out == ""
     assert "--into DIR" in refused.err
-    assert (brought.code, brought.out.split()[:2]) == (0, [ROOT_ID, "imported"])
-    assert (went_on.code, went_on.out) == (0, "On we go.\n")
+    assert brought.code == 0
+    assert brought.out.split()[:2] == [ROOT_ID, "imported"]
+    assert went_on.code == 0
+    assert went_on.out == "On we go.\n"
     assert "Fake summary of the conversation." in json.dumps(sent.body)
 
 
@@ -108,5 +117,6 @@ async def test_an_import_that_is_killed_leaves_whole_sessions_and_is_finished_la
     there = {owner(name) for name in left}
     assert left == {name: body for name, body in whole.items() if owner(name) in there}
     assert f"ses_{after:04}" in there
-    assert (finished.code, len(finished.out.splitlines())) == (0, SESSIONS)
+    assert finished.code == 0
+    assert len(finished.out.splitlines()) == SESSIONS
     assert finished.out.count("already there") == len(there)

@@ -27,7 +27,8 @@ async def test_a_repository_that_is_not_trusted_gets_no_key_and_one_that_is_gets
         trusted = await desk.run("trust", env=keys)
         answered = await desk.run("run", "Hello", "-m", "openai/m", env=keys)
 
-    assert (refused.code, asked) == (2, 0)
+    assert refused.code == 2
+    assert asked == 0
     for ran in (refused, models):
         assert ran.err.count("is not trusted") == 1
         assert f"`asyncagents trust {desk.project}`" in ran.err
@@ -35,7 +36,9 @@ async def test_a_repository_that_is_not_trusted_gets_no_key_and_one_that_is_gets
     assert f'opencode.json: provider.openai.options.baseURL = "{provider.url}/v1"' in trusted.out
     assert "{file:~/.ssh/id}" in trusted.out
     assert "PRIVATE" not in trusted.out
-    assert (answered.code, answered.out.strip(), provider.asked) == (0, "Hi.", 1)
+    assert answered.code == 0
+    assert answered.out.strip() == "Hi."
+    assert provider.asked == 1
     assert "trusted" not in answered.err
 
 
@@ -52,14 +55,17 @@ async def test_trust_is_listed_and_taken_back(tmp_path: Path) -> None:
         empty = await desk.run("trust", "--list", "--json", env=NOBODY)
 
     wishes = {wish["key"]: wish["value"] for wish in added.json["asks_for"]}
-    assert (added.json["root"], added.json["trusted"]) == (root, True)
+    assert added.json["root"] == root
+    assert added.json["trusted"] is True
     assert wishes["provider.local.options.apiKey"] == "***"
     assert {wish["file"] for wish in added.json["asks_for"]} == {str(desk.project / "asyncagents.json")}
     assert listed.out == f"{root}\n"
-    assert (within.code, within.out) == (2, "")
+    assert within.code == 2
+    assert within.out == ""
     assert f"is below {root}" in within.err
     assert removed.json == {"root": root, "trusted": False}
-    assert (again.code, again.out) == (0, f"{root} was not trusted\n")
+    assert again.code == 0
+    assert again.out == f"{root} was not trusted\n"
     assert empty.json == {"trusted": []}
 
 
@@ -71,7 +77,9 @@ async def test_what_cannot_be_trusted_is_a_sentence_and_exit_2(
         (desk.project / "asyncagents.json").write_text("{")
         ran = await desk.run("trust", *words, env=NOBODY)
         listed = await desk.run("trust", "--list", env=NOBODY)
-    assert (ran.code, ran.out, listed.out) == (2, "", "")
+    assert ran.code == 2
+    assert ran.out == ""
+    assert listed.out == ""
     assert ran.err.startswith("error: ")
 
 

@@ -47,7 +47,8 @@ async def test_a_yes_trusts_the_project_and_the_same_command_goes_on(tmp_path: P
     async with open_stranger(tmp_path) as (desk, provider):
         async with open_terminal(desk, "run", "Hello", env=NOBODY) as terminal:
             await terminal.until(TRUST)
-            assert (provider.asked, await trusted(desk)) == (0, "")
+            assert provider.asked == 0
+            assert await trusted(desk) == ""
             await terminal.answer("y", to=TRUST)
             code = await terminal.end()
         listed = await trusted(desk)
@@ -58,9 +59,11 @@ async def test_a_yes_trusts_the_project_and_the_same_command_goes_on(tmp_path: P
     assert "  model     fake/m\n" in offer
     assert f"  provider  fake at {provider.url}/v1\n" in offer
     assert "  reads     {env:DESK_KEY} for provider.fake.options.apiKey\n" in offer
-    assert (code, listed) == (0, f"{desk.project}\n")
+    assert code == 0
+    assert listed == f"{desk.project}\n"
     assert "Hi." in after
-    assert (again.code, again.out) == (0, "Hi.\n")
+    assert again.code == 0
+    assert again.out == "Hi.\n"
 
 
 @pytest.mark.spec("X-06")
@@ -72,7 +75,9 @@ async def test_whatever_is_no_yes_trusts_nothing(tmp_path: Path, answer: str) ->
             code = await terminal.end()
         listed = await trusted(desk)
 
-    assert (code, listed, provider.asked) == (2, "", 0)
+    assert code == 2
+    assert listed == ""
+    assert provider.asked == 0
     assert "error: provider 'fake' is named in opencode.json, " + way_out(desk) in terminal.text
 
 
@@ -85,7 +90,8 @@ async def test_what_was_typed_before_the_offer_does_not_answer_it(tmp_path: Path
             await terminal.answer("n", to=TRUST)
             code = await terminal.end()
         listed = await trusted(desk)
-    assert (code, listed) == (2, "")
+    assert code == 2
+    assert listed == ""
 
 
 @pytest.mark.parametrize("words", [("run", "Hello"), ("run", "Hello", "--json")])
@@ -94,7 +100,8 @@ async def test_without_a_terminal_the_error_says_where_it_is_named(
 ) -> None:
     async with open_stranger(tmp_path) as (desk, _):
         ran = await desk.run(*words, env=NOBODY)
-    assert (ran.code, ran.out) == (2, "")
+    assert ran.code == 2
+    assert ran.out == ""
     assert "error: provider 'fake' is named in opencode.json, " + way_out(desk) in ran.err
 
 
@@ -115,7 +122,8 @@ async def test_a_provider_without_a_default_model_is_named_too(tmp_path: Path) -
         file.write_text(json.dumps({"provider": config["provider"]}))
         ran = await desk.run("run", "Hello", env=NOBODY)
         chosen = await desk.run("run", "Hello", "-m", "fake/m", env=NOBODY)
-    assert (ran.code, chosen.code) == (2, 2)
+    assert ran.code == 2
+    assert chosen.code == 2
     assert "there is no model to ask" in ran.err
     assert "provider.fake is named in opencode.json, " + way_out(desk) in ran.err
     assert "error: provider 'fake' is named in opencode.json, " + way_out(desk) in chosen.err

@@ -43,11 +43,15 @@ async def test_an_open_call_is_named_and_its_result_is_taken_up_by_the_next_run(
     assert f"`asyncagents run --session {session_id}` continues" in waits.err
     assert re.search(r"\swaiting\s", listed.out)
     assert asks.out.startswith(f"waiting for an outside result:\n{call_id}  just now  deploy  asked Ada")
-    assert (answered.code, answered.out) == (2, "")
+    assert answered.code == 2
+    assert answered.out == ""
     assert f"{call_id} waits for a result of deploy, not for a person" in answered.err
     (wait,) = in_json.json["waits"]
-    assert (in_json.json["status"], wait["call"], wait["kind"]) == ("waiting", call_id, "async")
-    assert (went_on.code, went_on.out) == (0, "Shipped.\n")
+    assert in_json.json["status"] == "waiting"
+    assert wait["call"] == call_id
+    assert wait["kind"] == "async"
+    assert went_on.code == 0
+    assert went_on.out == "Shipped.\n"
 
 
 @pytest.mark.spec("X-06")
@@ -67,7 +71,9 @@ async def test_an_ask_is_named_and_a_prompt_meanwhile_is_kept(tmp_path: Path) ->
         in_json = await desk.run("run", "--continue", "--json")
         listed = await desk.run("sessions")
 
-    assert (waits.code, waits.out, provider.asked) == (3, "", 0)
+    assert waits.code == 3
+    assert waits.out == ""
+    assert provider.asked == 0
     assert f"waiting: careful asks for the permission 'echo' (a), {ask_id}" in waits.err
     assert in_json.json["waits"][0]["ask"] == ask_id
     assert re.search(r"\sasks\s", listed.out)
@@ -78,5 +84,6 @@ async def test_a_call_of_a_tool_that_is_not_there_is_told_to_the_model(tmp_path:
     async with open_desk(tmp_path) as (desk, _):
         ran = await desk.run("run", f"go {steps}")
 
-    assert (ran.code, ran.out) == (0, "I will.\nThen not.\n")
+    assert ran.code == 0
+    assert ran.out == "I will.\nThen not.\n"
     assert "deploy() failed:" in ran.err

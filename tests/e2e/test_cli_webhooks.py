@@ -39,15 +39,23 @@ async def test_a_dead_webhook_is_listed_tried_again_and_then_told(tmp_path: Path
             await wait_until_state(runtime, "delivered")
         told = await desk.run("webhooks", "--json")
 
-    assert (listed.code, listed.out.split()[:2]) == (0, [dead, "dead"])
+    assert listed.code == 0
+    assert listed.out.split()[:2] == [dead, "dead"]
     assert "webhooks are off" in listed.out
     (row,) = as_json.json
-    assert (row["id"], row["url"], row["attempts"]) == (dead, receiver.url, 1)
+    assert row["id"] == dead
+    assert row["url"] == receiver.url
+    assert row["attempts"] == 1
     assert not [key for key in row if "secret" in key.lower()]
-    assert (none.code, none.out, none.err) == (0, "", "no webhooks are owed\n")
-    assert (wrong.code, "no delivery with id 'dlv_none'" in wrong.err) == (2, True)
-    assert (retried.code, retried.out.split()[:4]) == (0, [dead, "owed", "due", "now"])
-    assert (again.code, "is not dead" in again.err) == (2, True)
+    assert none.code == 0
+    assert none.out == ""
+    assert none.err == "no webhooks are owed\n"
+    assert wrong.code == 2
+    assert ("no delivery with id 'dlv_none'" in wrong.err) is True
+    assert retried.code == 0
+    assert retried.out.split()[:4] == [dead, "owed", "due", "now"]
+    assert again.code == 2
+    assert ("is not dead" in again.err) is True
     assert [each["state"] for each in told.json] == ["delivered"]
     assert len(receiver.received) == 1
 
@@ -58,5 +66,9 @@ async def test_where_nothing_was_stored_there_are_no_webhooks(tmp_path: Path) ->
         retried = await desk.run("webhooks", "--retry", "dlv_1")
         made = desk.data.exists()
 
-    assert (listed.code, listed.err, as_json.json, made) == (0, "no webhooks\n", [], False)
-    assert (retried.code, "dlv_1" in retried.err) == (2, True)
+    assert listed.code == 0
+    assert listed.err == "no webhooks\n"
+    assert as_json.json == []
+    assert made is False
+    assert retried.code == 2
+    assert ("dlv_1" in retried.err) is True

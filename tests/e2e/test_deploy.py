@@ -167,7 +167,8 @@ def test_a_unit_runs_a_command_of_ours_and_waits_for_it_to_end(path: Path, tmp_p
     assert service["EnvironmentFile"] == "/etc/asyncagents/asyncagents.env"
     assert service["NoNewPrivileges"] == "yes"
     if taken["command"] != "migrate":
-        assert (service["KillMode"], service["KillSignal"]) == ("mixed", "SIGTERM")
+        assert service["KillMode"] == "mixed"
+        assert service["KillSignal"] == "SIGTERM"
         assert service["Restart"] == "always"
         assert int(service["TimeoutStopSec"]) > taken.get("drain", 6)
 
@@ -180,7 +181,8 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     command = ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / path.name) for path in UNITS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_PATIENCE, check=False)
     of_ours = [line for line in done.stderr.splitlines() if "asyncagents" in line]
-    assert (of_ours, done.returncode) == ([], 0), done.stderr
+    assert of_ours == [], done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_example_of_the_environment_is_one_that_counts(tmp_path: Path) -> None:
@@ -188,7 +190,9 @@ def test_the_example_of_the_environment_is_one_that_counts(tmp_path: Path) -> No
     fleet = fleet_config(environment(variables, tmp_path))
 
     assert fleet is not None
-    assert (fleet.pool, fleet.heartbeat_seconds, fleet.connections) == ("shared", 10.0, CONNECTIONS)
+    assert fleet.pool == "shared"
+    assert fleet.heartbeat_seconds == 10.0
+    assert fleet.connections == CONNECTIONS
     assert urlsplit(fleet.store).password is None
     assert variables["PGPASSWORD"]
 
@@ -277,7 +281,8 @@ async def test_the_services_of_compose_work_together(tmp_path: Path, postgres_se
             left = await desk.run("doctor", "--json", env=serving)
 
     assert made.code == 0, made.err
-    assert (answer.out, answer.code) == ("A worker.\n", 0), answer.err
+    assert answer.out == "A worker.\n", answer.err
+    assert answer.code == 0, answer.err
     assert not alone
     assert healthy == [True, True]
     assert [each.code for each in ends] == [0, 0], ends

@@ -37,8 +37,11 @@ async def test_the_page_is_true_of_its_own_server(tmp_path: Path) -> None:
         found = [message["content"] for message in provider.requests[-1].body["messages"]]
         desk.configure(**parse(far, "docs/mcp.md"))
         settings = await desk.run("config", "--json", env={"ISSUES_TOKEN": "secret-of-issues"})
-    assert (shown.out, shown.err, shown.code) == (listed, "", 0)
-    assert (ran.out, ran.code) == ("Kept.\n", 0), ran.err
+    assert shown.out == listed
+    assert shown.err == ""
+    assert shown.code == 0
+    assert ran.out == "Kept.\n", ran.err
+    assert ran.code == 0, ran.err
     assert found[-1] == "buy milk"
     assert settings.code == 0
     assert "secret-of-issues" not in settings.out

@@ -34,7 +34,9 @@ def example(tmp_path: Path) -> Path:
 def test_the_example_prints_what_the_readme_shows(example: Path) -> None:
     [shown] = blocks("text")
     ran = run(sys.executable, "-W", "error", example.name, cwd=example.parent)
-    assert (ran.stdout, ran.stderr, ran.returncode) == (shown, "", 0)
+    assert ran.stdout == shown
+    assert ran.stderr == ""
+    assert ran.returncode == 0
 
 
 def test_the_example_may_be_run_again_on_its_data(example: Path) -> None:

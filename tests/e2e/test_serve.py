@@ -163,7 +163,8 @@ async def test_server_retries_next_port_on_collision(life: Life, tmp_path: Path)
         async with open_server_process(desk, "--port", "0") as server:
             assert find_server(desk.data) == server.listing
             code = await server.stop(signal.SIGINT)
-        assert (code, (desk.data / LISTING_FILE).exists()) == (0, False)
+        assert code == 0
+        assert (desk.data / LISTING_FILE).exists() is False
 
 
 @pytest.mark.spec("H-01")
@@ -179,14 +180,16 @@ async def test_the_port_is_5165_unless_the_environment_says_another(tmp_path: Pa
 @pytest.mark.spec("H-02")
 async def test_server_writes_discovery_file_on_start(life: Life) -> None:
     assert life.listing.keys() >= {"port", "pid", "startedAt", "url", "token"}
-    assert (life.listing["pid"], life.mode) == (life.pid, 0o600)
+    assert life.listing["pid"] == life.pid
+    assert life.mode == 0o600
 
 
 @pytest.mark.spec("H-02")
 async def test_server_stops_gracefully_on_process_exit(life: Life) -> None:
     assert life.stream[0] == "snapshot", "and it ended as a stream ends that is whole"
     assert life.log > len(WORDS)
-    assert (life.code, life.is_listed) == (0, False)
+    assert life.code == 0
+    assert life.is_listed is False
 
 
 @pytest.mark.spec("H-10")
@@ -201,8 +204,10 @@ async def test_server_is_disabled_via_environment_variable(tmp_path: Path) -> No
             is_listed, is_there = (desk.data / LISTING_FILE).exists(), await accepts_connections(first)
             process.send_signal(signal.SIGTERM)
             done = await wait_for_exit(process)
-        assert (is_listed, is_there) == (False, False)
-        assert (done.code, done.out) == (0, "")
+        assert is_listed is False
+        assert is_there is False
+        assert done.code == 0
+        assert done.out == ""
         assert "ASYNCAGENTS_API_ENABLED=false" in done.err
         assert "No such file" in await said_in(desk, session_id)
 
@@ -224,7 +229,8 @@ async def test_server_json_deleted_on_graceful_shutdown(life: Life) -> None:
 async def test_server_json_enables_external_tool_discovery(life: Life) -> None:
     """What the fixture asked, it asked at `url`."""
     assert life.is_found
-    assert (life.health["status"], life.health["taskCount"]) == ("ok", 1)
+    assert life.health["status"] == "ok"
+    assert life.health["taskCount"] == 1
     assert life.health["uptime"] > 0
 
 

@@ -60,7 +60,8 @@ async def test_it_starts_says_what_to_set_and_shows_history(tmp_path: Path) -> N
     for each in refused:
         assert each.status == 400, each
         assert UNSET in each.json["data"]["message"]
-    assert (after, again) == (before, len(listed.json)), "nothing was stored"
+    assert after == before, "nothing was stored"
+    assert again == len(listed.json), "nothing was stored"
     assert UNSET in doctor.out
     assert provider.asked == 1
 
@@ -84,7 +85,8 @@ async def test_what_waits_for_a_model_waits_and_goes_on_when_there_is_one(tmp_pa
         (desk.project / "asyncagents.json").write_text(configured)
         went_on = await desk.run("run", "--session", session_id)
     assert asked == 0
-    assert (went_on.code, went_on.out.strip()) == (0, "Hi there.")
+    assert went_on.code == 0
+    assert went_on.out.strip() == "Hi there."
 
 
 @pytest.mark.spec("A-10")

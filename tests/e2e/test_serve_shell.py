@@ -55,7 +55,8 @@ async def test_a_command_dies_with_its_server_and_is_in_doubt_ever_after(tmp_pat
 
     assert gone
     (part,) = entry["parts"]
-    assert (part["state"]["status"], part["state"]["error"]) == ("error", IN_DOUBT)
+    assert part["state"]["status"] == "error"
+    assert part["state"]["error"] == IN_DOUBT
     assert part["state"]["metadata"] == {"inDoubt": True}
     assert entry["info"]["time"]["completed"]
     assert [each["text"] for each in answer["parts"] if each["type"] == "text"] == ["Nobody knows."]

@@ -109,7 +109,8 @@ async def test_a_run_works_alone_where_nobody_else_does(tmp_path: Path, postgres
     async with a_database(postgres_server) as dsn, open_desk(tmp_path, SCRIPT) as (desk, _):
         env = {"ASYNCAGENTS_STORE": dsn, **BRISK}
         ran = await desk.run("run", "again", env=env)
-        assert (ran.code, ran.out.strip()) == (0, "Yes.")
+        assert ran.code == 0
+        assert ran.out.strip() == "Yes."
         listed = await desk.run("sessions", "--json", env=env)
         assert len(listed.json) == 1
         looked = await desk.run("doctor", env=env)
@@ -142,7 +143,8 @@ async def test_a_run_says_once_that_no_worker_serves_its_pool(
 
     err = told.decode() + ran.err
     start = "start one where its directories are, with `asyncagents worker --pools shared`"
-    assert (ran.code, "Yes." in ran.out) == (0, True)
+    assert ran.code == 0
+    assert ("Yes." in ran.out) is True
     assert err.count("no worker serves the pool 'shared'") == 1
     assert start in err
     assert start in why.out

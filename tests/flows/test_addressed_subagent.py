@@ -42,12 +42,14 @@ async def test_a_prompt_that_names_a_subagent_is_a_task_for_it(tmp_path: Path, r
         after = (await at.get(where)).json
 
     (subtask,) = [part for part in parts if part["type"] == "subtask"]
-    assert (subtask["agent"], subtask["prompt"]) == ("explore", "Where is it?")
+    assert subtask["agent"] == "explore"
+    assert subtask["prompt"] == "Where is it?"
     assert not [part for part in parts if part["type"] == "text" and part["text"] == "Where is it?"]
     assert [part["text"] for part in below if part["type"] == "text"] == ["Where is it?", "In a.py."]
     (call_,) = [part for part in parts if part["type"] == "tool"]
     assert "In a.py." in call_["state"]["output"]
-    assert (after["agent"], after["title"]) == ("build", "Where is it?")
+    assert after["agent"] == "build"
+    assert after["title"] == "Where is it?"
     if route == "message":
         assert answer.json["info"]["agent"] == "build"
 
@@ -78,7 +80,9 @@ async def test_texts_become_one_task_in_their_place_and_the_rest_is_the_sessions
 
     assert said.status == 200
     by_id = {part["id"]: part["type"] for part in kept}
-    assert (by_id["prt_2"], by_id["prt_3"], "prt_4" in by_id) == ("subtask", "text", False)
+    assert by_id["prt_2"] == "subtask"
+    assert by_id["prt_3"] == "text"
+    assert ("prt_4" in by_id) is False
     assert "file" in by_id.values()
     assert [each.messages[0] for each in owl] == [UserTurn("Where is it?\n\nLook twice.")]
 
@@ -106,7 +110,9 @@ async def test_a_session_that_began_as_a_subagent_answers_as_that(tmp_path: Path
         answer = await at.post(f"{where}/message", asked("explore"))
         children = (await at.get(f"{where}/children")).json
 
-    assert (entry_text(answer.json), answer.json["info"]["agent"], children) == ("In a.py.", "explore", [])
+    assert entry_text(answer.json) == "In a.py."
+    assert answer.json["info"]["agent"] == "explore"
+    assert children == []
 
 
 @pytest.mark.spec("D-11", "X-01")
@@ -119,7 +125,9 @@ async def test_other_agents_answer_in_the_session(tmp_path: Path, agent: str) ->
         answer = await at.post(f"{where}/message", asked(agent))
         children = (await at.get(f"{where}/children")).json
 
-    assert (entry_text(answer.json), answer.json["info"]["agent"], children) == ("In a.py.", agent, [])
+    assert entry_text(answer.json) == "In a.py."
+    assert answer.json["info"]["agent"] == agent
+    assert children == []
 
 
 @pytest.mark.spec("X-01")
@@ -136,4 +144,5 @@ async def test_a_subagent_that_is_nobody_leaves_nothing_behind(tmp_path: Path) -
     async with serve_coding_project(tmp_path, SCRIPT) as at:
         where = await create_session(at, tmp_path)
         refused = await at.post(f"{where}/message", asked("nobody"))
-        assert (refused.status, await told(at, where)) == (400, [])
+        assert refused.status == 400
+        assert await told(at, where) == []

@@ -82,7 +82,8 @@ async def test_a_decision_reaches_the_model_with_the_name_of_who_took_it(tmp_pat
     state = waiting.call.open
     assert state is not None
     assert isinstance(status, WaitingAsync)
-    assert (waiting.who, waiting.until) == ("release managers", state.since + 4 * 3600 * 1000)
+    assert waiting.who == "release managers"
+    assert waiting.until == state.since + 4 * 3600 * 1000
     assert state.note == "Asked release managers: May v2 go out?"
     assert why.code == "question"
     assert 'It waits for release managers to decide "May v2 go out?", at most 14' in why.sentence
@@ -101,7 +102,8 @@ async def test_a_no_is_told_and_the_turn_goes_on(tmp_path: Path, reply: str) -> 
         await at.listener.until(SessionIdle)
         answer = (await at.messages())[-1]
 
-    assert (heard(at), answer.text) == (["Rejected."], "Noted.")
+    assert heard(at) == ["Rejected."]
+    assert answer.text == "Noted."
 
 
 @pytest.mark.spec("C-03")
@@ -334,7 +336,8 @@ async def test_a_session_that_was_imported_still_asks_and_is_answered_there(tmp_
             await runtime.answer(asked.request.id, "approve", by="alice")
             await listener.until(SessionIdle)
 
-    assert (waiting.who, waiting.call.ask_id) == ("release managers", asked.request.id)
+    assert waiting.who == "release managers"
+    assert waiting.call.ask_id == asked.request.id
     assert heard(at) == ["Approved by alice."]
 
 
@@ -362,6 +365,7 @@ async def test_after_a_crash_while_it_told_somebody_the_decision_is_still_asked_
             await listener.until(SessionIdle)
 
     assert waiting.call.open is not None
-    assert (waiting.who, waiting.call.open.note) == ("release managers", START_UNSURE)
+    assert waiting.who == "release managers"
+    assert waiting.call.open.note == START_UNSURE
     assert asked.request.questions[0].question == "May this be done? may_ship(version=v2)"
     assert heard(at) == ["Approved."]

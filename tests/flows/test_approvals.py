@@ -39,8 +39,10 @@ async def test_another_process_withdraws_and_the_next_call_asks(tmp_path: Path) 
         ("read", ".env", True),
     }
     assert {each.directory for each in before} == {str(tmp_path / "project")}
-    assert (elsewhere, everywhere) == ((), before)
-    assert (unasked, asked) == ([], ["bash"])
+    assert elsewhere == ()
+    assert everywhere == before
+    assert unasked == []
+    assert asked == ["bash"]
 
 
 @pytest.mark.spec("Z-06")
@@ -69,9 +71,14 @@ async def test_approvals_are_listed_and_withdrawn_over_http(tmp_path: Path) -> N
         ("bash", "echo *", False),
         ("read", ".env", True),
     }
-    assert (here, nowhere, one) == (listed, [], listed[:1])
+    assert here == listed
+    assert nowhere == []
+    assert one == listed[:1]
     assert wrong == [400, 400, 404]
-    assert (first.status, first.json, again.status, left) == (200, True, 404, listed[1:])
+    assert first.status == 200
+    assert first.json is True
+    assert again.status == 404
+    assert left == listed[1:]
     assert all_of_it.json == {"withdrawn": 1}
     assert asked == ["bash", "read"]
 
@@ -91,5 +98,8 @@ async def test_the_client_lists_and_withdraws_as_a_runtime_does(tmp_path: Path) 
         asked = await asked_again(at, "again")
 
     assert listed == stored == same
-    assert (elsewhere, none, one, left.permission) == ((), 0, 1, "read")
+    assert elsewhere == ()
+    assert none == 0
+    assert one == 1
+    assert left.permission == "read"
     assert asked == ["bash", "read"]

@@ -31,7 +31,9 @@ def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> N
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-W", "error", "program.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.stdout, ran.stderr, ran.returncode) == (shown, "", 0)
+    assert ran.stdout == shown
+    assert ran.stderr == ""
+    assert ran.returncode == 0
 
 
 @pytest.mark.parametrize(

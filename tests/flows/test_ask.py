@@ -59,8 +59,11 @@ async def test_a_call_that_asks_keeps_the_session_busy_and_runs_when_approved(tm
         await at.listener.until(SessionIdle)
 
     assert isinstance(state, ToolRunning)
-    assert (status, requests, answered.ask_id) == (Busy(), 1, ask_id)
-    assert (answer.text, results(at)) == ("Done.", ["a"])
+    assert status == Busy()
+    assert requests == 1
+    assert answered.ask_id == ask_id
+    assert answer.text == "Done."
+    assert results(at) == ["a"]
     assert [event.reply for event in at.listener.of(PermissionReplied)] == ["once"]
     assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), Idle()]
 
@@ -118,7 +121,9 @@ async def test_a_rejection_blocks_the_turn_and_settles_the_siblings(tmp_path: Pa
     assert isinstance(rejected, ToolFailed)
     assert isinstance(too, ToolFailed)
     assert isinstance(finished, ToolCompleted)
-    assert (rejected.error, too.error, finished.output) == (REJECTED, REJECTED_TOO, "through")
+    assert rejected.error == REJECTED
+    assert too.error == REJECTED_TOO
+    assert finished.output == "through"
     assert len(at.model.requests) == 1
     assert len([part for part in answer.parts if isinstance(part, ToolPart)]) == 3
     assert [event.reply for event in at.listener.of(PermissionReplied)] == ["reject", "reject"]
@@ -147,7 +152,8 @@ async def test_input_that_came_while_it_asked_is_answered_after_a_rejection(tmp_
         await at.runtime.answer(ask_id, "reject")
         blocked, answer = await first, await second
 
-    assert (blocked.text, answer.text) == ("", "Otherwise.")
+    assert blocked.text == ""
+    assert answer.text == "Otherwise."
 
 
 @pytest.mark.spec("C-03")
@@ -171,7 +177,8 @@ async def test_a_question_is_answered(tmp_path: Path) -> None:
         await prompt
         await at.listener.until(SessionIdle)
 
-    assert (event.request.questions, status) == ((COLOUR, SIZE), Busy())
+    assert event.request.questions == (COLOUR, SIZE)
+    assert status == Busy()
     assert results(at) == ["Which colour?\nred\n\nWhich size?\nS, M"]
     assert [event.answers for event in at.listener.of(QuestionReplied)] == [(("red",), ("S", "M"))]
 
@@ -242,7 +249,8 @@ async def test_rules_that_raise_end_in_an_error_not_in_a_loop(tmp_path: Path) ->
     error = answer_of(answer).error
     assert isinstance(error, UnknownError)
     assert error.data.message.startswith("crash_loop")
-    assert (len(asked), len(at.model.requests)) == (CLAIM_LIMIT + 1, 1)
+    assert len(asked) == CLAIM_LIMIT + 1
+    assert len(at.model.requests) == 1
 
 
 async def test_a_call_asks_again_when_what_it_would_touch_has_changed(tmp_path: Path) -> None:
@@ -261,8 +269,11 @@ async def test_a_call_asks_again_when_what_it_would_touch_has_changed(tmp_path: 
         await at.runtime.answer(second.id, "once")
         await prompt
 
-    assert (first.patterns, second.patterns) == (("/tmp/one",), ("/tmp/two",))
-    assert (first.id != second.id, results(at), places) == (True, ["a"], [])
+    assert first.patterns == ("/tmp/one",)
+    assert second.patterns == ("/tmp/two",)
+    assert (first.id != second.id) is True
+    assert results(at) == ["a"]
+    assert places == []
 
 
 async def test_a_plan_that_fails_is_an_error_for_the_model(tmp_path: Path) -> None:

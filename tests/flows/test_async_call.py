@@ -59,7 +59,8 @@ async def test_a_blocking_prompt_returns_when_only_the_outside_is_waited_for(tmp
 
     (part,) = (part for part in answer.parts if isinstance(part, ToolPart))
     assert isinstance(part.state, ToolWaiting)
-    assert (part.state.output, part.state.time.end) == ("queued as #7", None)
+    assert part.state.output == "queued as #7"
+    assert part.state.time.end is None
 
 
 async def test_a_waiting_session_costs_the_process_nothing(tmp_path: Path) -> None:
@@ -82,8 +83,10 @@ async def test_a_result_resumes_the_session(tmp_path: Path) -> None:
 
     assert done.is_settled
     assert isinstance(state, ToolCompleted)
-    assert (state.output, state.title) == ("v2 is live", "Deployed")
-    assert (results(at), answer.text) == (["v2 is live"], "Shipped.")
+    assert state.output == "v2 is live"
+    assert state.title == "Deployed"
+    assert results(at) == ["v2 is live"]
+    assert answer.text == "Shipped."
     kinds = [type(event.status) for event in at.listener.of(SessionStatus)]
     assert kinds == [Busy, WaitingAsync, Busy, Idle]
 
@@ -133,7 +136,8 @@ async def test_a_step_with_several_resumes_when_the_last_one_is_in(tmp_path: Pat
         await at.runtime.complete(first.id, "first")
         await at.listener.until(SessionIdle)
 
-    assert (between, len(at.model.requests)) == (1, 2)
+    assert between == 1
+    assert len(at.model.requests) == 2
     assert results(at) == ["first", "a", "second"]
 
 
@@ -150,7 +154,8 @@ async def test_who_prompts_meanwhile_is_answered_and_the_result_comes_later_once
         answer = (await at.messages())[-1]
         (state,) = await at.states()
 
-    assert (meanwhile.text, answer.text) == ("Not yet.", "Now it is.")
+    assert meanwhile.text == "Not yet."
+    assert answer.text == "Now it is."
     assert isinstance(still, WaitingAsync)
     assert still.pending_id == waiting.id
     assert isinstance(state, ToolCompleted)
@@ -174,7 +179,8 @@ async def test_a_late_result_is_a_synthetic_message_that_people_need_not_read(tm
 
     (part,) = late.parts
     assert isinstance(part, TextPart)
-    assert (part.synthetic, late.text) == (True, "")
+    assert part.synthetic is True
+    assert late.text == ""
 
 
 async def test_two_late_results_reach_the_model_once_each(tmp_path: Path) -> None:
@@ -205,7 +211,8 @@ async def test_a_result_that_is_in_before_the_tool_says_pending_wins(tmp_path: P
         runtimes.append(at.runtime)
         answer = await at.prompt("ship")
 
-    assert (answer.text, results(at)) == ("Shipped.", ["already there"])
+    assert answer.text == "Shipped."
+    assert results(at) == ["already there"]
 
 
 async def test_a_result_from_outside_stays_when_the_tool_answers_later(tmp_path: Path) -> None:
@@ -313,6 +320,7 @@ async def test_who_speaks_ends_a_wait(tmp_path: Path) -> None:
         answer = await at.prompt("news?")
         status = await at.status()
 
-    assert (answer.text, status) == ("Not yet.", Idle())
+    assert answer.text == "Not yet."
+    assert status == Idle()
     assert at.request_messages()[-2:] == [ToolTurn("call_1_0", "deploy", WAIT_ENDED), UserTurn("news?")]
     assert len(at.model.requests) == 2

@@ -56,8 +56,10 @@ async def test_a_launch_says_the_fixed_text_and_its_part_names_the_child(tmp_pat
         f"task_id: {child.id}\nagent: general\ndescription: Find it\nstatus: launched\n\n"
         "Use async_task_result with this task_id to retrieve the result when ready."
     )
-    assert (state.title, state.metadata["sessionId"]) == ("Find it", child.id)
-    assert (child.title, child.directory) == ("Find it (@general subagent)", str(tmp_path))
+    assert state.title == "Find it"
+    assert state.metadata["sessionId"] == child.id
+    assert child.title == "Find it (@general subagent)"
+    assert child.directory == str(tmp_path)
 
 
 @pytest.mark.spec("D-09")
@@ -214,6 +216,8 @@ async def test_a_task_that_waits_or_queues_is_running(tmp_path: Path) -> None:
             text for notice in await read_notices(at) for text in notice.text.splitlines() if "Agent" in text
         ]
     assert queued.progress is not None
-    assert (queued.status, queued.progress.phase, queued.progress.place) == ("running", "queued", 1)
+    assert queued.status == "running"
+    assert queued.progress.phase == "queued"
+    assert queued.progress.place == 1
     assert said.startswith("status: running\n")
     assert len(told) == 2

@@ -70,20 +70,27 @@ async def test_a_pending_call_says_all_that_is_known_of_it_and_no_secret(tmp_pat
     (part,) = (part for part in answer.parts if isinstance(part, ToolPart))
 
     assert isinstance(part.state, ToolWaiting)
-    assert (part.state.pending_id, part.state.output) == (waiting.id, "queued staging")
+    assert part.state.pending_id == waiting.id
+    assert part.state.output == "queued staging"
     assert isinstance(status, WaitingAsync)
-    assert (status.pending_id, status.tool, status.timeout) == (waiting.id, "deploy", waiting.timeout)
+    assert status.pending_id == waiting.id
+    assert status.tool == "deploy"
+    assert status.timeout == waiting.timeout
     assert (waiting.session_id, waiting.message_id, waiting.part_id) == (
         at.session_id, answer.info.id, part.id,
     )  # fmt: skip
-    assert (waiting.call_id, waiting.tool, waiting.input) == (part.call_id, "deploy", {"target": "staging"})
+    assert waiting.call_id == part.call_id
+    assert waiting.tool == "deploy"
+    assert waiting.input == {"target": "staging"}
     assert (waiting.status, waiting.external_ref, waiting.estimated_duration) == (
         "waiting", "job-7", 300_000,
     )  # fmt: skip
     assert waiting.timeout is not None
     assert waiting.time.started is not None
     assert waiting.timeout - waiting.time.started >= 24 * HOUR
-    assert (waiting.time.completed, waiting.result, waiting.error) == (None, None, None)
+    assert waiting.time.completed is None
+    assert waiting.result is None
+    assert waiting.error is None
     assert secrets
     assert not [secret for secret in secrets if secret.reveal().encode() in kept(tmp_path)]
 
@@ -143,11 +150,13 @@ async def test_a_result_completes_the_part_and_resumes_in_a_process_started_late
         "v2 is live", "Deployed", {"url": "https://example.test"},
     )  # fmt: skip
     assert state.time.end == settled.time.completed
-    assert (settled.status, listed) == ("completed", (settled,))
+    assert settled.status == "completed"
+    assert listed == (settled,)
     assert settled.result == ToolResult(
         title="Deployed", output="v2 is live", metadata={"url": "https://example.test"}
     )
-    assert (entries[-1].text, len(model.requests)) == ("Shipped.", 2)
+    assert entries[-1].text == "Shipped."
+    assert len(model.requests) == 2
 
 
 @pytest.mark.spec("P-04")
@@ -226,7 +235,9 @@ async def test_a_cancelled_call_has_failed_and_the_session_goes_on(tmp_path: Pat
             await at.runtime.async_tools.submit_result(waiting.id, "too late")
 
     assert first == again
-    assert (first.status, first.error, results(at)) == ("failed", CANCELLED, [CANCELLED])
+    assert first.status == "failed"
+    assert first.error == CANCELLED
+    assert results(at) == [CANCELLED]
     assert len(at.model.requests) == 2
 
 
@@ -353,7 +364,8 @@ async def test_a_time_beyond_all_clocks_is_waited_for(tmp_path: Path) -> None:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
 
-    assert (waiting.status, waiting.timeout) == ("waiting", 2**53)
+    assert waiting.status == "waiting"
+    assert waiting.timeout == 2**53
 
 
 @pytest.mark.spec("P-07", "P-08")
@@ -375,7 +387,8 @@ async def test_what_expired_while_nobody_ran_is_expired_at_the_start_and_resumed
         with pytest.raises(AlreadySettled, match="timed out"):
             await runtime.async_tools.submit_result(waiting.id, "v2")
 
-    assert (expired.status, expired.error) == ("expired", TIMED_OUT)
+    assert expired.status == "expired"
+    assert expired.error == TIMED_OUT
     assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == [TIMED_OUT]
     assert len(model.requests) == 2
 
@@ -428,7 +441,9 @@ async def test_people_are_warned_once_before_a_call_expires(tmp_path: Path) -> N
             await inside(runtime).dispatcher.sweep()
             await listener.until(SessionIdle)
 
-    assert (told.session_id, told.pending_id, told.tool) == (session.id, waiting.id, "deploy")
+    assert told.session_id == session.id
+    assert told.pending_id == waiting.id
+    assert told.tool == "deploy"
     assert told.timeout == waiting.timeout
     assert len(listener.of(AsyncToolExpiring)) == 1
     assert len(model.requests) == 2
@@ -460,10 +475,13 @@ async def test_a_start_that_was_cut_off_goes_back_to_waiting_for_its_result(tmp_
         await later.listener.until(SessionIdle)
 
     assert processing.status == "processing"
-    assert (waiting.id, waiting.status, waiting.timeout) == (ids[0], "waiting", processing.timeout)
+    assert waiting.id == ids[0]
+    assert waiting.status == "waiting"
+    assert waiting.timeout == processing.timeout
     assert isinstance(open_call.state, Open)
     assert open_call.state.note == START_UNSURE
-    assert (len(ids), len(model.requests)) == (1, 2)
+    assert len(ids) == 1
+    assert len(model.requests) == 2
     assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == ["v2"]
 
 
@@ -560,7 +578,8 @@ async def test_an_async_tool_may_say_its_reference_as_plain_json(tmp_path: Path)
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         (state,) = await at.states()
 
-    assert (waiting.external_ref, waiting.estimated_duration) == ("job-9", 300_000)
+    assert waiting.external_ref == "job-9"
+    assert waiting.estimated_duration == 300_000
     assert isinstance(state, ToolWaiting)
     assert state.output == "Job job-9 started"
 
@@ -577,7 +596,9 @@ async def test_what_it_said_of_its_work_is_shown_while_it_is_waited_for(tmp_path
         (state,) = await at.states()
 
     assert isinstance(state, ToolWaiting)
-    assert (state.title, state.metadata, state.output) == ("Deploying to staging", {"job": 7}, "started")
+    assert state.title == "Deploying to staging"
+    assert state.metadata == {"job": 7}
+    assert state.output == "started"
 
 
 async def test_a_secret_as_plain_text_is_refused_and_not_repeated(tmp_path: Path) -> None:
@@ -614,7 +635,9 @@ async def test_a_result_of_any_length_is_kept_and_the_model_reads_what_it_can(tm
     assert isinstance(states[1], ErrorState)
     assert states[0].output == states[1].error == long
     told = str(at.request_messages())
-    assert (told.count("first "), told.count(" last"), told.count("characters left out")) == (2, 2, 2)
+    assert told.count("first ") == 2
+    assert told.count(" last") == 2
+    assert told.count("characters left out") == 2
     assert len(told) < 500_000
 
 
@@ -733,7 +756,8 @@ async def test_a_result_that_is_in_before_the_tool_says_pending_counts_once(tmp_
         answer = await at.prompt("ship")
         (settled,) = await at.runtime.async_tools.list("completed")
 
-    assert (answer.text, results(at)) == ("Shipped.", ["already there"])
+    assert answer.text == "Shipped."
+    assert results(at) == ["already there"]
     assert settled.result == ToolResult(title="", output="already there", metadata={})
     assert Completed("already there") == Completed(settled.result.output)
 
@@ -755,4 +779,5 @@ async def test_a_tool_whose_result_is_in_may_finish_and_whom_it_names_is_told(tm
         answer = await at.prompt("ship")
         (owed,) = await at.runtime.deliveries.list()
 
-    assert (answer.text, owed.url) == ("Shipped.", "https://hooks.example.test/x")
+    assert answer.text == "Shipped."
+    assert owed.url == "https://hooks.example.test/x"

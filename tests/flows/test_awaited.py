@@ -42,11 +42,9 @@ async def test_a_client_is_told_what_a_runtime_is(tmp_path: Path) -> None:
         "careful": ("", False),
     }
     assert ask.permission is not None
-    assert (ask.tool, ask.input, [each.id for each in ask.lineage]) == (
-        "careful",
-        {"text": "hi"},
-        [session.id],
-    )
+    assert ask.tool == "careful"
+    assert ask.input == {"text": "hi"}
+    assert [each.id for each in ask.lineage] == [session.id]
     assert heard.session_id == session.id
 
 
@@ -60,4 +58,5 @@ async def test_what_another_process_serves_is_about_to_be_taken_up(tmp_path: Pat
         runtime.tasks.is_served_elsewhere = lambda pool: True
         beside = await runtime.tasks.why(session.id)
 
-    assert (alone.code, beside.code) == ("no_worker", "ready")
+    assert alone.code == "no_worker"
+    assert beside.code == "ready"

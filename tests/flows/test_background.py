@@ -48,20 +48,24 @@ async def test_a_launch_returns_at_once_with_the_id_of_the_task_that_it_recorded
     assert answer.text == "Off it goes."
     assert isinstance(state, ToolCompleted)
     assert state.output.startswith(f"task_id: {child.id}\nagent: general\ndescription: A\n")
-    assert (state.title, state.metadata["sessionId"]) == ("A", child.id)
-    assert (task.session_id, task.parent_session_id, task.parent_message_id) == (
-        child.id,
-        at.session_id,
-        asking,
-    )
-    assert (task.parent_agent, task.agent, task.prompt) == ("build", "general", "a")
-    assert (task.status, task.completed_at, task.result, task.is_forked) == ("running", None, None, False)
-    assert (child.title, child.parent_id, child.directory) == (
-        "A (@general subagent)",
-        at.session_id,
-        str(tmp_path),
-    )
-    assert (done.status, done.result, done.ended_by) == ("completed", "A is 1.", None)
+    assert state.title == "A"
+    assert state.metadata["sessionId"] == child.id
+    assert task.session_id == child.id
+    assert task.parent_session_id == at.session_id
+    assert task.parent_message_id == asking
+    assert task.parent_agent == "build"
+    assert task.agent == "general"
+    assert task.prompt == "a"
+    assert task.status == "running"
+    assert task.completed_at is None
+    assert task.result is None
+    assert task.is_forked is False
+    assert child.title == "A (@general subagent)"
+    assert child.parent_id == at.session_id
+    assert child.directory == str(tmp_path)
+    assert done.status == "completed"
+    assert done.result == "A is 1."
+    assert done.ended_by is None
     assert done.completed_at is not None
     assert done.started_at <= done.completed_at
 
@@ -75,7 +79,9 @@ async def test_fork_and_resume_together_create_nothing(tmp_path: Path) -> None:
         tasks = await at.runtime.tasks.list()
         children = await at.runtime.children(at.session_id)
     assert isinstance(state, ToolFailed)
-    assert ("mutually exclusive" in state.error, tasks, children) == (True, (), ())
+    assert ("mutually exclusive" in state.error) is True
+    assert tasks == ()
+    assert children == ()
 
 
 @pytest.mark.spec("T-01")
@@ -122,9 +128,11 @@ async def test_a_task_id_may_be_shortened_while_it_is_unambiguous(tmp_path: Path
         gate.go.set()
         await prompt
     first, second, both, none, blank = request_outputs(own(at)[-1])[-5:]
-    assert ("A is 1." in first, "B is 2." in second) == (True, True)
+    assert ("A is 1." in first) is True
+    assert ("B is 2." in second) is True
     assert "fits 2 of your tasks" in both
-    assert ("You have no task" in none, "You have no task" in blank) == (True, True)
+    assert ("You have no task" in none) is True
+    assert ("You have no task" in blank) is True
 
 
 async def until_quiet_tasks(at: Stage, count: int) -> None:
@@ -186,7 +194,10 @@ async def test_clear_ends_and_forgets_the_callers_tasks(tmp_path: Path) -> None:
         children = await at.runtime.children(at.session_id)
     cleared, listed = request_outputs(at.model.requests[-1])[-2:]
     assert cleared.startswith("Cleared 2 tasks")
-    assert (listed, tasks, told, len(children)) == ("No background tasks found", (), [], 2)
+    assert listed == "No background tasks found"
+    assert tasks == ()
+    assert told == []
+    assert len(children) == 2
 
 
 @pytest.mark.spec("T-07")

@@ -85,7 +85,8 @@ async def test_after_an_error_an_objection_begins_a_turn_of_its_own(tmp_path: Pa
         answer = (await at.messages())[-1]
 
     assert answer_of(failed).error is not None
-    assert (answer.text, hook.reasons) == ("Done.", ["error", "done"])
+    assert answer.text == "Done."
+    assert hook.reasons == ["error", "done"]
 
 
 async def test_a_blocked_turn_is_over_and_an_objection_begins_the_next(tmp_path: Path) -> None:
@@ -126,7 +127,8 @@ async def test_nobody_is_asked_while_a_call_is_open(tmp_path: Path) -> None:
         await at.runtime.complete((await at.open_call()).id, "v2")
         await at.listener.until(SessionIdle)
 
-    assert (parked, hook.reasons) == ([], ["done", "done"])
+    assert parked == []
+    assert hook.reasons == ["done", "done"]
 
 
 async def test_what_follows_from_the_end_of_a_turn_commits_with_it(tmp_path: Path) -> None:
@@ -169,4 +171,6 @@ async def test_a_hook_that_raises_ends_in_an_error_not_in_a_loop(tmp_path: Path)
     error = answer_of(answer).error
     assert isinstance(error, UnknownError)
     assert error.data.message.startswith("crash_loop")
-    assert (answer.text, len(at.model.requests), len(asked)) == ("Done.", 1, 4)
+    assert answer.text == "Done."
+    assert len(at.model.requests) == 1
+    assert len(asked) == 4

@@ -99,10 +99,14 @@ async def test_a_follower_hears_of_a_task_from_its_launch_to_its_end(tmp_path: P
         gate.go.set()
         completed = await seen.task("task.completed")
         shown = await at.runtime.tasks.get(created.session_id)
-    assert (created.description, created.status, created.prompt) == ("A", "running", "a")
+    assert created.description == "A"
+    assert created.status == "running"
+    assert created.prompt == "a"
     assert updated.progress is not None
-    assert (updated.progress.tool_calls_by_name, updated.status) == ({"echo": 1, "gate": 1}, "running")
-    assert (completed.status, completed.result) == ("completed", "A is 1.")
+    assert updated.progress.tool_calls_by_name == {"echo": 1, "gate": 1}
+    assert updated.status == "running"
+    assert completed.status == "completed"
+    assert completed.result == "A is 1."
     assert completed == msgspec.structs.replace(shown, result_retrieved_at=None)
     assert seen.types.count("task.created") == seen.types.count("task.completed") == 1
 
@@ -138,9 +142,13 @@ async def test_failed_cancelled_resumed_and_cleared_tasks_are_told(tmp_path: Pat
         await seen.until("task.removed")
         page = await at.runtime.board.page(TaskQuery())
     assert failed.error is not None
-    assert (failed.description, cancelled.description, cancelled.ended_by) == ("B", "A", "user")
-    assert (resumed.session_id, resumed.resume_count) == (failed.session_id, 1)
-    assert (page.total, seen.state) == (0, {})
+    assert failed.description == "B"
+    assert cancelled.description == "A"
+    assert cancelled.ended_by == "user"
+    assert resumed.session_id == failed.session_id
+    assert resumed.resume_count == 1
+    assert page.total == 0
+    assert seen.state == {}
 
 
 @pytest.mark.spec("H-06")
@@ -179,7 +187,8 @@ async def test_a_cursor_is_good_after_a_restart(tmp_path: Path) -> None:
             await runtime.board.group("bat_none")
     assert "task.created" not in late.types
     assert created == ended == page.tasks[0] == group.tasks[0]
-    assert (group.stats.completion_rate, group.stats.total_tool_calls) == (1.0, 2)
+    assert group.stats.completion_rate == 1.0
+    assert group.stats.total_tool_calls == 2
 
 
 @pytest.mark.spec("H-06")

@@ -37,7 +37,8 @@ async def test_a_plan_is_written_shown_and_read(tmp_path: Path) -> None:
     assert heard.todos == todos
     assert isinstance(wrote, ToolCompleted)
     assert isinstance(read, ToolCompleted)
-    assert (wrote.title, wrote.output) == ("2 todos", read.output)
+    assert wrote.title == "2 todos"
+    assert wrote.output == read.output
 
 
 @pytest.mark.spec("A-05")
@@ -54,7 +55,8 @@ async def test_a_question_waits_for_its_answer(tmp_path: Path) -> None:
         await at.runtime.wait(at.session_id)
     result = at.request_messages()[-1]
     assert isinstance(result, ToolTurn)
-    assert ("red" in result.output, result.failed) == (True, False)
+    assert ("red" in result.output) is True
+    assert result.failed is False
 
 
 @pytest.mark.spec("A-05")

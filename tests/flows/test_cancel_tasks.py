@@ -58,7 +58,9 @@ async def test_a_person_cancels_a_task_and_its_parent_is_told_and_woken(tmp_path
     assert visible_texts(notice)[0].startswith('⊘ **Agent "A" cancelled after ')
     assert "the user stopped it" in hidden_text(notice)
     assert entries[-1].text == "I saw."
-    assert (task.status, task.ended_by, task.result) == ("cancelled", "user", None)
+    assert task.status == "cancelled"
+    assert task.ended_by == "user"
+    assert task.result is None
     assert task.completed_at is not None
     assert isinstance(answer_of(children[-1]).error, MessageAbortedError)
     assert gate.ended.is_set()
@@ -75,8 +77,10 @@ async def test_a_parent_that_cancels_a_task_knows_it_and_is_not_told(tmp_path: P
         await wait_for_task_end(at, "A", TaskCancelled)
         await wait_until_quiet(at.runtime, at.session_id)
         task, told = await task_named(at.runtime, "A"), await read_notices(at)
-    assert (answer.text, told) == ("Stopped.", [])
-    assert (task.status, task.ended_by) == ("cancelled", "parent")
+    assert answer.text == "Stopped."
+    assert told == []
+    assert task.status == "cancelled"
+    assert task.ended_by == "parent"
     assert request_outputs(own(at)[-1])[-1].startswith("Cancelled 1 background task:")
 
 
@@ -150,7 +154,8 @@ async def test_a_cancel_of_what_has_ended_changes_nothing(tmp_path: Path) -> Non
         await at.prompt("stop")
         await wait_until_quiet(at.runtime, at.session_id)
         after, told = await task_named(at.runtime, "A"), await read_notices(at)
-    assert (before, len(told)) == (after, 1)
+    assert before == after
+    assert len(told) == 1
 
 
 @pytest.mark.spec("D-06", "T-15")
@@ -168,7 +173,9 @@ async def test_an_abort_of_the_parent_ends_its_tasks_quietly_and_they_are_told_a
         status = await at.status()
         answer = await at.prompt("next")
         (notice,) = await read_notices(at)
-    assert (asked, before, status) == (2, [], Idle())
+    assert asked == 2
+    assert before == []
+    assert status == Idle()
     assert visible_texts(notice)[0].startswith('⊘ **Agent "A" cancelled')
     assert answer.text == "Next."
     assert len(own(at)) == 3
@@ -231,7 +238,8 @@ async def test_an_abort_of_the_turn_spares_the_background(tmp_path: Path) -> Non
         await wait_until_quiet(at.runtime, at.session_id)
         told = [text for notice in await read_notices(at) for text in visible_texts(notice)]
         last = (await at.messages())[-1].text
-    assert (spared.status, ended.status) == ("running", "cancelled")
+    assert spared.status == "running"
+    assert ended.status == "cancelled"
     assert [text.split('"')[1] for text in told] == ["B"]
     assert last == "Told of B."
 
@@ -256,7 +264,8 @@ async def test_a_cancelled_task_takes_its_own_tasks_along_and_its_parent_hears_o
         told = [text for notice in await read_notices(at) for text in visible_texts(notice)]
         inner = find_notices(await at.runtime.messages(child))
     assert [task.status for task in tasks] == ["cancelled"] * 2
-    assert ([text.split('"')[1] for text in told], inner) == (["A"], [])
+    assert [text.split('"')[1] for text in told] == ["A"]
+    assert inner == []
 
 
 @pytest.mark.spec("D-06", "T-05")
@@ -275,7 +284,8 @@ async def test_a_sync_task_that_a_person_cancels_fails_its_call_and_the_parent_g
     assert isinstance(state, ToolFailed)
     assert "MessageAbortedError" in state.error
     assert "ended_by: user" in state.error
-    assert (answer.text, told) == ("A pity.", [])
+    assert answer.text == "A pity."
+    assert told == []
 
 
 @pytest.mark.spec("D-06", "T-14")
@@ -308,7 +318,8 @@ async def test_deleting_a_childs_session_ends_its_task_and_tells_its_parent(tmp_
         await wait_until_quiet(at.runtime, at.session_id)
         task = await at.runtime.tasks.get(child)
         (notice,) = await read_notices(at)
-    assert (task.status, task.ended_by) == ("cancelled", "user")
+    assert task.status == "cancelled"
+    assert task.ended_by == "user"
     assert visible_texts(notice)[0].startswith('⊘ **Agent "A"')
 
 
@@ -356,7 +367,8 @@ async def test_deleting_the_session_of_a_sync_child_fails_its_call(tmp_path: Pat
         answer = await prompt
         (state,) = await at.states()
     assert isinstance(state, ToolFailed)
-    assert ("deleted" in state.error, answer.text) == (True, "A pity.")
+    assert ("deleted" in state.error) is True
+    assert answer.text == "A pity."
 
 
 @pytest.mark.spec("T-04", "T-15")
@@ -377,7 +389,8 @@ async def test_who_waits_for_a_task_that_a_person_cancels_learns_it_by_the_wait(
         await at.runtime.tasks.cancel(await child_session(at, "A"))
         await wait_until_quiet(at.runtime, at.session_id)
         last, told = (await at.messages())[-1].text, await read_notices(at)
-    assert (last, told) == ("I see.", [])
+    assert last == "I see."
+    assert told == []
     assert "status: cancelled" in request_outputs(own(at)[-1])[-1]
 
 
@@ -396,4 +409,5 @@ async def test_a_result_that_comes_after_the_abort_of_a_child_is_too_late(tmp_pa
             await at.runtime.complete(waiting.id, "7")
         task = await task_named(at.runtime, "A")
         answer = await at.prompt("next")
-    assert (task.status, answer.text) == ("cancelled", "Next.")
+    assert task.status == "cancelled"
+    assert answer.text == "Next."

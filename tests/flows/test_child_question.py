@@ -52,8 +52,10 @@ async def test_a_child_that_its_parent_waits_for_may_ask_people(tmp_path: Path, 
         await at.runtime.answer(asked, [["a"]])
         answer = await answering
 
-    assert (status, held) == (Busy(), True)
-    assert (listed.call.ask_id, listed.call.session_id) == (asked, child)
+    assert status == Busy()
+    assert held is True
+    assert listed.call.ask_id == asked
+    assert listed.call.session_id == child
     assert [each.id for each in listed.lineage] == [at.session_id, child]
     assert "Which?\na" in request_outputs(requests_of(at, "look")[-1])[0]
     assert answer.text == "Ok."
@@ -118,8 +120,10 @@ async def test_an_open_question_outlives_the_move_to_the_background_and_is_the_l
         await wait_until_quiet(at.runtime, at.session_id)
 
     assert answer.text == "Ok."
-    assert (listed.call.ask_id, task.status) == (asked, "running")
-    assert (why.code, why.on) == ("question", (asked,))
+    assert listed.call.ask_id == asked
+    assert task.status == "running"
+    assert why.code == "question"
+    assert why.on == (asked,)
     first, second = request_outputs(requests_of(at, "look")[-1])
     assert "Which?\na" in first
     assert "Not allowed here: question" in second

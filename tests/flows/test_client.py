@@ -59,10 +59,13 @@ async def test_a_session_is_begun_prompted_read_and_deleted(tmp_path: Path) -> N
     assert entries == stored
     assert one == entries[0]
     assert found == known
-    assert (todos, children) == ((), ())
+    assert todos == ()
+    assert children == ()
     assert session.id in listed & roots
-    assert (status, why.code) == (Idle(), "idle")
-    assert (health.status, stats.total_tasks) == ("ok", 0)
+    assert status == Idle()
+    assert why.code == "idle"
+    assert health.status == "ok"
+    assert stats.total_tasks == 0
 
 
 async def test_a_stream_tells_of_a_turn_as_it_happens(tmp_path: Path) -> None:
@@ -88,10 +91,13 @@ async def test_begin_and_send_return_at_once_and_their_answers_can_be_waited_for
         unanswered = await client.answer_to(kept)
         state = await client.state(session.id)
 
-    assert (first.text, second.text) == ("Hello.", "Again.")
+    assert first.text == "Hello."
+    assert second.text == "Again."
     assert again[1] == message_id
     assert unanswered is None
-    assert (state.root_id, state.at_work, state.is_run) == (session.id, False, False)
+    assert state.root_id == session.id
+    assert state.at_work is False
+    assert state.is_run is False
 
 
 async def test_asks_are_seen_and_answered(tmp_path: Path) -> None:
@@ -167,7 +173,8 @@ async def test_what_the_server_refuses_is_raised_with_its_sentence(tmp_path: Pat
         picture = SentFile(mime="image/png", url="data:image/png;base64,AAAA")
         seen = await client.prompt(at.session_id, "look", files=[picture])
 
-    assert (nowhere.value.kind, nowhere.value.id) == ("session", "ses_none")
+    assert nowhere.value.kind == "session"
+    assert nowhere.value.id == "ses_none"
     assert stopped
     assert seen.text
 
@@ -265,7 +272,8 @@ async def test_the_board_is_told_and_goes_on(tmp_path: Path) -> None:
         page = await client.tasks.page(status="running", search="x", agent="general", limit=5)
 
     assert isinstance(first, BoardSnapshot)
-    assert (page.total, page.limit) == (0, 5)
+    assert page.total == 0
+    assert page.limit == 5
 
 
 async def test_events_end_with_their_session(tmp_path: Path) -> None:

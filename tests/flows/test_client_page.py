@@ -47,7 +47,9 @@ async def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
         )
         out, err = await program.communicate()
 
-    assert (program.returncode, out.decode(), err.decode()) == (0, "Hello!\nGoodbye!\n", "")
+    assert program.returncode == 0
+    assert out.decode() == "Hello!\nGoodbye!\n"
+    assert err.decode() == ""
 
 
 async def test_the_answerer_of_the_page_answers(tmp_path: Path) -> None:

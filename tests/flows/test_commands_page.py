@@ -32,7 +32,9 @@ def test_the_code_of_the_page_prints_what_it_says(tmp_path: Path, code: str, sho
         timeout=60,
         check=False,
     )
-    assert (ran.stdout, ran.stderr, ran.returncode) == (shown, "", 0)
+    assert ran.stdout == shown
+    assert ran.stderr == ""
+    assert ran.returncode == 0
 
 
 def test_the_command_of_the_page_has_its_shell_and_its_file() -> None:

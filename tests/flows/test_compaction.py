@@ -610,7 +610,9 @@ async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
     async with open_compaction_stage(tmp_path, model, Tool("nothing", Wordy, _nothing, effect="none")) as at:
         answer = await at.prompt("work")
 
-    assert (answer.text, len(model.steps), model.summaries) == ("Done.", 4, [])
+    assert answer.text == "Done."
+    assert len(model.steps) == 4
+    assert model.summaries == []
     (warned,) = [record.getMessage() for record in caplog.records if "has room for" in record.getMessage()]
     assert "has room for 300 tokens" in warned
 

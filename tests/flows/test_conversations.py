@@ -57,11 +57,14 @@ async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) 
         answer = (await at.post(f"/session/{made['id']}/message", text_prompt("hi"))).json
         plain = (await at.request("POST", "/session")).json
 
-    assert (made["title"], made["agent"], made["metadata"]) == ("Plan it", "plan", {"ticket": 7})
+    assert made["title"] == "Plan it"
+    assert made["agent"] == "plan"
+    assert made["metadata"] == {"ticket": 7}
     assert made["model"] == {"providerID": "scripted", "id": "owl"}
     assert made["permission"] == body["permission"]
     assert made["path"] == ""
-    assert (answer["info"]["agent"], answer["info"]["modelID"]) == ("plan", "owl")
+    assert answer["info"]["agent"] == "plan"
+    assert answer["info"]["modelID"] == "owl"
     assert not {"agent", "model", "metadata", "permission"} & plain.keys()
 
 
@@ -85,9 +88,11 @@ async def test_nothing_comes_of_a_session_with_a_stranger_for_an_agent(tmp_path:
         orphan = await at.post("/session", {"parentID": "ses_none"})
         after = await listed(at)
 
-    assert (refused.status, refused.json["name"]) == (400, "BadRequest")
+    assert refused.status == 400
+    assert refused.json["name"] == "BadRequest"
     assert "no agent is called 'nobody'" in refused.json["data"]["message"]
-    assert (orphan.status, orphan.json["data"]["message"]) == (404, "Session not found: ses_none")
+    assert orphan.status == 404
+    assert orphan.json["data"]["message"] == "Session not found: ses_none"
     assert after == before
 
 
@@ -198,8 +203,10 @@ async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) ->
 
     assert pages == whole == zero
     assert len(whole) == 6
-    assert (ended["id"], ended["time"]) == (whole[2]["info"]["id"], whole[2]["info"]["time"]["created"])
-    assert (alone.status, alone.json["name"]) == (400, "BadRequest")
+    assert ended["id"] == whole[2]["info"]["id"]
+    assert ended["time"] == whole[2]["info"]["time"]["created"]
+    assert alone.status == 400
+    assert alone.json["name"] == "BadRequest"
 
 
 # Changed
@@ -219,11 +226,13 @@ async def test_a_session_is_renamed_noted_and_put_away(tmp_path: Path) -> None:
         nobody = await at.request("PATCH", "/session/ses_none", {"title": "x"})
 
     assert renamed["title"] == told.info.title == noted["title"] == "Bees"
-    assert (noted["metadata"], noted["permission"]) == ({"a": 1}, [rule])
+    assert noted["metadata"] == {"a": 1}
+    assert noted["permission"] == [rule]
     assert away["time"]["archived"] == 1763300000000
     assert back == same
     assert "archived" not in back["time"]
-    assert (nobody.status, nobody.json["data"]["message"]) == (404, "Session not found: ses_none")
+    assert nobody.status == 404
+    assert nobody.json["data"]["message"] == "Session not found: ses_none"
 
 
 @pytest.mark.spec("X-01")
@@ -269,15 +278,18 @@ async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
         told = [each.text for each in at.stage.request_messages() if isinstance(each, UserTurn)]
         at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
 
-    assert (whole["title"], second["title"]) == ("Bees (fork #1)", "Bees (fork #2)")
-    assert (whole["metadata"], whole["directory"]) == ({"a": 1}, str(tmp_path))
+    assert whole["title"] == "Bees (fork #1)"
+    assert second["title"] == "Bees (fork #2)"
+    assert whole["metadata"] == {"a": 1}
+    assert whole["directory"] == str(tmp_path)
     assert "parentID" not in whole
     assert part.json == same.json
     assert [entry_text(each) for each in copied] == ["hi", "Hello."]
     assert copied[1]["info"]["parentID"] == copied[0]["info"]["id"]
     assert entry_text(answer) == "More."
     assert told == ["hi", "more"]
-    assert (nobody.status, nobody.json["data"]["message"]) == (404, "Message not found: msg_none")
+    assert nobody.status == 404
+    assert nobody.json["data"]["message"] == "Message not found: msg_none"
 
 
 @pytest.mark.spec("X-01")
@@ -296,7 +308,8 @@ async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
         at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
 
     assert list(statuses) == [at.stage.session_id]
-    assert (entry_text(answer), entry_text(through)) == ("Hello.", "Through.")
+    assert entry_text(answer) == "Hello."
+    assert entry_text(through) == "Through."
     assert gate.runs == 1
 
 
@@ -326,10 +339,12 @@ async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Pa
 
     assert changed == {**said, "text": "hello"}
     assert wrong == [400, 400, 404]
-    assert (gone.json, again.status) == (True, 404)
+    assert gone.json is True
+    assert again.status == 404
     assert again.json["data"]["message"] == f"Message not found: {answer['info']['id']}"
     assert told == ["hello", "again", "more"]
-    assert (part, left["parts"]) == (True, [])
+    assert part is True
+    assert left["parts"] == []
 
 
 @pytest.mark.spec("X-01")
@@ -347,7 +362,8 @@ async def test_what_works_is_not_cut(tmp_path: Path) -> None:
 
     session_id = at.stage.session_id
     assert busy.status == 409
-    assert (busy.json["_tag"], busy.json["sessionID"]) == ("SessionBusyError", session_id)
+    assert busy.json["_tag"] == "SessionBusyError"
+    assert busy.json["sessionID"] == session_id
     assert busy.json["message"] == busy.json["data"]["message"] == f"Session is busy: {session_id}"
 
 
@@ -434,8 +450,11 @@ async def test_an_ask_is_answered_as_older_clients_do(tmp_path: Path) -> None:
         given = await at.post(f"{where}/permissions/{asked}", {"response": "once"})
         await at.stage.listener.until(SessionIdle)
 
-    assert (nowhere.status, nobody.status, given.json) == (404, 404, True)
-    assert (nobody.json["_tag"], nobody.json["requestID"]) == ("PermissionNotFoundError", "per_none")
+    assert nowhere.status == 404
+    assert nobody.status == 404
+    assert given.json is True
+    assert nobody.json["_tag"] == "PermissionNotFoundError"
+    assert nobody.json["requestID"] == "per_none"
 
 
 @pytest.mark.spec("X-01")
@@ -453,17 +472,21 @@ async def test_refusals_have_the_forms_that_clients_know(tmp_path: Path) -> None
         other = await at.request("PUT", "/session")
         late = await at.post("/session", {"title": 5})
 
-    assert (missing.status, missing.json["name"], missing.json["data"]["kind"]) == (
-        400,
-        "BadRequest",
-        "Payload",
-    )
+    assert missing.status == 400
+    assert missing.json["name"] == "BadRequest"
+    assert missing.json["data"]["kind"] == "Payload"
     assert "`parts`" in missing.json["data"]["message"]
     assert nonsense == 400
     assert "_tag" not in missing.json
-    assert (late.json["_tag"], late.json["name"]) == ("BadRequest", "BadRequest")
+    assert late.json["_tag"] == "BadRequest"
+    assert late.json["name"] == "BadRequest"
     assert strange.json == {"name": "NotFoundError", "data": {"message": "Session not found: nope"}}
-    assert (question.status, question.json["_tag"]) == (404, "QuestionNotFoundError")
+    assert question.status == 404
+    assert question.json["_tag"] == "QuestionNotFoundError"
     assert plain.json["data"]["message"] == "no session with id 'ses_none'"
-    assert (gone, abort.status, abort.json) == ([200, 404], 200, True)
-    assert (nowhere.status, nowhere.json["name"], other.status) == (404, "NotFoundError", 405)
+    assert gone == [200, 404]
+    assert abort.status == 200
+    assert abort.json is True
+    assert nowhere.status == 404
+    assert nowhere.json["name"] == "NotFoundError"
+    assert other.status == 405

@@ -76,7 +76,8 @@ async def test_two_that_end_while_the_parents_model_streams_are_told_by_its_next
         answer = await prompt
         await wait_until_quiet(at.runtime, at.session_id)
         told, last = await read_notices(at), (await at.messages())[-1]
-    assert (asked, early) == (2, [])
+    assert asked == 2
+    assert early == []
     assert answer.text == "I go on."
     assert last.text == "Saw both."
     assert [len(visible_texts(each)) for each in told] == [2]
@@ -111,8 +112,11 @@ async def test_a_sync_task_and_a_wait_in_one_step_are_both_waited_for(tmp_path: 
         both["left"].go.set()
         await wait_until_quiet(at.runtime, at.session_id)
         last, told = (await at.messages())[-1].text, await read_notices(at)
-    assert (held, isinstance(waits, WaitingAsync), between) == (Busy(), True, 2)
-    assert (last, told) == ("Both.", [])
+    assert held == Busy()
+    assert isinstance(waits, WaitingAsync) is True
+    assert between == 2
+    assert last == "Both."
+    assert told == []
     assert "S." in request_outputs(own(at)[-1])[1]
     assert "A." in request_outputs(own(at)[-1])[2]
 
@@ -183,9 +187,12 @@ async def test_a_sync_call_may_wait_for_a_task_that_runs_in_the_background(tmp_p
         answer = await prompt
         await wait_until_quiet(at.runtime, at.session_id)
         told, task = await read_notices(at), await task_named(at.runtime, "A")
-    assert (answer.text, told) == ("I have it.", [])
+    assert answer.text == "I have it."
+    assert told == []
     assert "Both." in request_outputs(own(at)[-1])[1]
-    assert (task.status, task.result, task.resume_count) == ("completed", "Both.", 1)
+    assert task.status == "completed"
+    assert task.result == "Both."
+    assert task.resume_count == 1
 
 
 @pytest.mark.spec("D-01", "T-08")
@@ -211,8 +218,11 @@ async def test_a_sync_call_goes_on_with_a_task_that_was_cancelled_or_failed(tmp_
         before = await task_named(at.runtime, "A")
         answer = await at.prompt("more")
         after, told = await task_named(at.runtime, "A"), await read_notices(at)
-    assert (before.status, after.status, after.result) == (end, "completed", "Second.")
-    assert (answer.text, len(told)) == ("At last.", 1)
+    assert before.status == end
+    assert after.status == "completed"
+    assert after.result == "Second."
+    assert answer.text == "At last."
+    assert len(told) == 1
     assert "Second." in request_outputs(own(at)[-1])[-1]
 
 
@@ -239,7 +249,8 @@ async def test_an_abort_ends_a_wait_and_its_task_and_says_so_at_the_next_turn(tm
         answer = await at.prompt("next")
         (notice,) = await read_notices(at)
     assert isinstance(states[1], ToolFailed)
-    assert (status, answer.text) == (Idle(), "Next.")
+    assert status == Idle()
+    assert answer.text == "Next."
     assert visible_texts(notice)[0].startswith("⊘")
 
 

@@ -57,7 +57,9 @@ async def test_a_command_that_is_a_subtask_is_done_by_a_child_and_gone_on_with(t
     assert isinstance(state, ToolCompleted)
     assert "In the tree." in state.output
     assert state.metadata["sessionId"] == child.id == task.session_id
-    assert (child.agent, task.agent, task.status) == ("explore", "explore", "completed")
+    assert child.agent == "explore"
+    assert task.agent == "explore"
+    assert task.status == "completed"
     assert answer.text == "ok"
 
 
@@ -67,7 +69,8 @@ async def test_a_mention_of_an_agent_tells_the_model_to_delegate(tmp_path: Path)
         await at.prompt("Please ask @explore where it is")
         children = await at.runtime.children(at.session_id)
     said = [told.text for told in at.request_messages(0) if isinstance(told, UserTurn)][-1]
-    assert ("task" in said.partition("where it is")[2], children) == (True, ())
+    assert ("task" in said.partition("where it is")[2]) is True
+    assert children == ()
 
 
 @pytest.mark.spec("A-06")
@@ -96,7 +99,8 @@ async def test_a_hook_of_chat_message_sees_and_changes_a_childs_prompt(tmp_path:
     ) as at:
         answer = await at.prompt("go")
         (state,) = await at.states()
-    assert (heard, answer.text) == (["go", "look"], "Ok.")
+    assert heard == ["go", "look"]
+    assert answer.text == "Ok."
     assert isinstance(state, ToolCompleted)
     assert "Red." in state.output
 
@@ -129,7 +133,9 @@ async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tm
         await at.listener.until(TaskCompleted)
         await wait_until_quiet(at.runtime, at.session_id)
         after = await read_nudges(at)
-    assert (answer.text, quiet, len(after)) == ("I wait.", [], 1)
+    assert answer.text == "I wait."
+    assert quiet == []
+    assert len(after) == 1
 
 
 @pytest.mark.spec("T-14")
@@ -220,7 +226,9 @@ async def test_a_launch_that_cannot_work_is_refused_at_once(
     (state,) = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
     assert isinstance(state, ToolFailed)
     assert state.error.startswith("No task was created: ")
-    assert (reason in state.error, tasks, children) == (True, (), ())
+    assert (reason in state.error) is True
+    assert tasks == ()
+    assert children == ()
     assert answer.text == "I do it myself."
 
 
@@ -249,7 +257,8 @@ async def test_a_parent_reads_the_transcript_of_a_task_that_still_works(tmp_path
     said = request_outputs(requests_of(at, "go")[3])[-1]
     assert "I begin." in said
     assert child in request_outputs(requests_of(at, "go")[3])[0]
-    assert (before.result_retrieved_at, len(told)) == (None, 1)
+    assert before.result_retrieved_at is None
+    assert len(told) == 1
 
 
 def _first(texts: list[str]) -> str:

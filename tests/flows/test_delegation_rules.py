@@ -61,7 +61,8 @@ async def test_whom_one_may_not_launch_one_cannot(tmp_path: Path, tool: str) -> 
         (state,) = await at.states()
         children = await at.runtime.children(at.session_id)
     assert isinstance(state, ToolFailed)
-    assert ("task" in state.error, children) == (True, ())
+    assert ("task" in state.error) is True
+    assert children == ()
 
 
 @pytest.mark.spec("D-05")
@@ -78,7 +79,9 @@ async def test_a_launch_asks_under_the_name_of_the_agent(tmp_path: Path, tool: s
         await at.runtime.answer(asked.id, "once")
         await wait_until_quiet(at.runtime, at.session_id)
         task = await task_named(at.runtime, "Job")
-    assert (asked.permission, asked.patterns, before) == ("task", ("general",), ())
+    assert asked.permission == "task"
+    assert asked.patterns == ("general",)
+    assert before == ()
     assert task.result == "Red."
 
 
@@ -108,7 +111,8 @@ async def test_an_agent_that_is_unknown_or_primary_is_an_error_that_lists_the_ot
     assert isinstance(state, ToolFailed)
     assert f'Agent "{name}" is unknown or primary' in state.error
     assert "Available agents: explore, general." in state.error
-    assert (tasks, children) == ((), ())
+    assert tasks == ()
+    assert children == ()
 
 
 @pytest.mark.spec("D-04")
@@ -199,7 +203,8 @@ async def test_what_a_background_child_asks_for_is_asked_at_the_root(tmp_path: P
     assert answer.text == "Off."
     assert asked.session_id == child
     assert [each.id for each in listed.lineage] == [at.session_id, child]
-    assert (why.code, why.on) == ("permission", (asked.id,))
+    assert why.code == "permission"
+    assert why.on == (asked.id,)
     assert (tmp_path / "project" / "a.txt").read_text() == "mine"
     assert len(told) == 1
 

@@ -68,13 +68,19 @@ async def test_a_shell_answers_with_its_message_and_its_one_part(tmp_path: Path)
     assert said.json == step
     info, (part,) = step["info"], step["parts"]
     assert {"finish", "error"}.isdisjoint(info)
-    assert (info["parentID"], info["agent"], info["mode"]) == (MINE, "plan", "plan")
-    assert (info["providerID"], info["modelID"]) == ("scripted", "other")
+    assert info["parentID"] == MINE
+    assert info["agent"] == "plan"
+    assert info["mode"] == "plan"
+    assert info["providerID"] == "scripted"
+    assert info["modelID"] == "other"
     assert info["tokens"]["output"] == 0
-    assert (part["type"], part["tool"]) == ("tool", "bash")
+    assert part["type"] == "tool"
+    assert part["tool"] == "bash"
     state = part["state"]
-    assert (state["status"], state["input"]) == ("completed", {"command": "echo shell"})
-    assert (state["output"], state["title"]) == ("shell\n", "")
+    assert state["status"] == "completed"
+    assert state["input"] == {"command": "echo shell"}
+    assert state["output"] == "shell\n"
+    assert state["title"] == ""
     assert state["metadata"]["output"] == "shell\n"
     assert user["info"]["id"] == MINE
     assert user["parts"][0]["synthetic"]
@@ -141,7 +147,8 @@ async def test_a_shell_that_cannot_be_run_is_refused_with_the_reason(
         kept = (await at.get(f"{where(at)}/message")).json
         nowhere = await at.post("/session/ses_none/shell", {"command": "true"})
 
-    assert (refused.status, kept) == (400, [])
+    assert refused.status == 400
+    assert kept == []
     assert said in refused.json["data"]["message"]
     assert nowhere.status == 404
 
@@ -166,7 +173,9 @@ async def test_a_command_is_answered_and_told_of(tmp_path: Path) -> None:
         entries = (await at.get(f"{where(at)}/message")).json
 
     assert said.json["info"]["modelID"] == "other"
-    assert (told.name, told.arguments, told.message_id) == ("fix", "it now", said.json["info"]["id"])
+    assert told.name == "fix"
+    assert told.arguments == "it now"
+    assert told.message_id == said.json["info"]["id"]
     assert entries[0]["info"]["id"] == MINE
     texts = [part["text"] for part in entries[0]["parts"] if part["type"] == "text"]
     assert texts[0] == "Fix it now, says it now."
@@ -195,7 +204,9 @@ async def test_a_command_that_is_not_there_is_refused_with_the_names_of_those_th
         told = await at.stage.listener.until(SessionError)
         nowhere = await at.post("/session/ses_none/command", {"command": "init", "arguments": ""})
         kept = (await at.get(f"{where(at)}/message")).json
-    assert (refused.status, kept, nowhere.status) == (400, [], 404)
+    assert refused.status == 400
+    assert kept == []
+    assert nowhere.status == 404
     assert "use one of compact, init, review" in refused.json["data"]["message"]
     assert told.error == unknown_error(refused.json["data"]["message"])
 
@@ -206,7 +217,8 @@ async def test_init_runs_the_command_that_writes_agents_md(tmp_path: Path) -> No
         made = await at.post(f"{where(at)}/init", {**MODEL, "messageID": MINE})
         told = await at.stage.listener.until(CommandExecuted)
         first = (await at.get(f"{where(at)}/message")).json[0]
-    assert (made.status, made.json) == (200, True)
+    assert made.status == 200
+    assert made.json is True
     assert told.name == "init"
     assert first["info"]["id"] == MINE
     assert first["info"]["model"] == MODEL
@@ -223,9 +235,11 @@ async def test_a_project_may_have_an_init_of_its_own(tmp_path: Path, monkeypatch
         made = await at.post(f"{where(at)}/init", MODEL)
         first = (await at.get(f"{where(at)}/message")).json[0]
         names = [each.name for each in await at.stage.runtime.commands(tmp_path / "project")]
-    assert (strange.status, kept) == (400, [])
+    assert strange.status == 400
+    assert kept == []
     assert "which is not trusted: run `asyncagents trust" in strange.json["data"]["message"]
-    assert (made.json, entry_text(first)) == (True, "Our own way.")
+    assert made.json is True
+    assert entry_text(first) == "Our own way."
     assert names == ["compact", "review", "init"]
 
 
@@ -242,9 +256,13 @@ async def test_a_summary_is_written_by_the_model_that_was_named_and_the_session_
         answer = await at.post(f"{where(at)}/message", text_prompt("again"))
         session = (await at.get(where(at))).json
     summary = entries[-1]["info"]
-    assert (done.status, done.json) == (200, True)
-    assert (summary["summary"], summary["agent"], summary["mode"]) == (True, "compaction", "compaction")
-    assert (summary["providerID"], summary["modelID"]) == ("scripted", "other")
+    assert done.status == 200
+    assert done.json is True
+    assert summary["summary"] is True
+    assert summary["agent"] == "compaction"
+    assert summary["mode"] == "compaction"
+    assert summary["providerID"] == "scripted"
+    assert summary["modelID"] == "other"
     assert entries[-2]["parts"][0]["type"] == "compaction"
     assert answer.json["info"]["modelID"] == "scripted" == session["model"]["id"]
 
@@ -295,7 +313,9 @@ async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(t
         can = (await at.get("/experimental/capabilities")).json
         nowhere = (await at.post("/experimental/session/ses_none/background")).status
 
-    assert (nothing, moved, again) == (False, True, False)
+    assert nothing is False
+    assert moved is True
+    assert again is False
     assert entry_text(said.json) == "They work on."
     assert waits == {}
     assert last == "Both are done."
@@ -310,7 +330,9 @@ async def test_an_abort_is_true_whatever_there_was_to_end(tmp_path: Path) -> Non
         await at.stage.listener.until_status(Idle)
         await at.stage.listener.until(SessionIdle)
         nowhere = await at.post("/session/ses_none/abort")
-    assert (idle.json, nowhere.status, nowhere.json) == (True, 200, True)
+    assert idle.json is True
+    assert nowhere.status == 200
+    assert nowhere.json is True
 
 
 @pytest.mark.spec("X-01")
@@ -325,7 +347,9 @@ async def test_an_abort_while_it_waits_to_try_again_leaves_its_error_on_the_mess
         after = (await at.get("/session/status")).json
     assert isinstance(status, Retry)
     assert status.attempt == 1
-    assert (aborted.json, said.status, after) == (True, 200, {})
+    assert aborted.json is True
+    assert said.status == 200
+    assert after == {}
     assert said.json == kept
     assert kept["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
 
@@ -347,7 +371,8 @@ async def test_a_part_that_leads_nowhere_is_refused_and_the_session_is_none_the_
         refused = await at.post(f"{where(at)}/message", {"parts": [*text_prompt("hi")["parts"], part]})
         kept = (await at.get(f"{where(at)}/message")).json
         answer = await at.post(f"{where(at)}/message", text_prompt("hi"))
-    assert (refused.status, kept) == (400, [])
+    assert refused.status == 400
+    assert kept == []
     assert entry_text(answer.json) == "Hello."
 
 
@@ -374,6 +399,7 @@ async def test_parts_of_a_prompt_do_what_they_say(tmp_path: Path) -> None:
     assert "two" in asked.text
     assert "three" not in asked.text
     assert all(word in asked.text for word in ("b.txt", "hello", "the subagent explore"))
-    assert (task["tool"], task["state"]["status"]) == ("task", "completed")
+    assert task["tool"] == "task"
+    assert task["state"]["status"] == "completed"
     assert task["state"]["metadata"]["sessionId"] == child["id"]
     assert any(isinstance(each, ToolTurn) and "Found." in each.output for each in at.stage.request_messages())

@@ -223,7 +223,9 @@ async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_p
             during = len(inside(at.runtime).bus._listeners[None])
         after = len(inside(at.runtime).bus._listeners[None])
 
-    assert (before, during, after) == (1, 2, 1)
+    assert before == 1
+    assert during == 2
+    assert after == 1
     assert at.runtime.broadcast.directories == set()
 
 

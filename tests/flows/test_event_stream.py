@@ -154,7 +154,8 @@ async def test_asks_are_told_as_they_are_listed(tmp_path: Path) -> None:
 
     assert waiting.call.open is not None
     assert waiting.call.open.ask is not None
-    assert (asked["id"], asked["sessionID"]) == (waiting.call.open.ask.id, at.stage.session_id)
+    assert asked["id"] == waiting.call.open.ask.id
+    assert asked["sessionID"] == at.stage.session_id
     assert set(asked) >= {"permission", "patterns", "metadata", "always", "tool"}
     assert replied == {"sessionID": at.stage.session_id, "requestID": asked["id"], "reply": "once"}
 
@@ -262,7 +263,8 @@ async def test_a_heart_beats_whether_or_not_something_happens(tmp_path: Path) ->
     (beat, *_) = [frame for frame in everywhere.raw if HEARTBEAT.encode() in frame]
     told = msgspec.json.decode(beat[6:])
     assert list(told) == ["payload"]
-    assert (told["payload"]["type"], told["payload"]["properties"]) == (HEARTBEAT, {})
+    assert told["payload"]["type"] == HEARTBEAT
+    assert told["payload"]["properties"] == {}
 
 
 @pytest.mark.spec("X-01")
@@ -327,7 +329,10 @@ async def test_a_directory_that_is_disposed_of_ends_its_streams_and_hurts_nothin
         await there.until_end()
         await everywhere.until("global.disposed")
 
-    assert (done.status, done.json, all_done.status, all_done.json) == (200, True, 200, True)
+    assert done.status == 200
+    assert done.json is True
+    assert all_done.status == 200
+    assert all_done.json is True
     assert here.events[-1]["type"] == "server.instance.disposed"
     assert here.events[-1]["properties"] == {"directory": str(at.directory)}
     assert alone == ["server.connected"]

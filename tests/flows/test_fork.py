@@ -102,8 +102,11 @@ async def test_a_fork_is_told_what_its_parent_was_then_that_it_is_one_then_its_t
     assert own.text.startswith(PREAMBLE)
     assert own.text.endswith("find the nest")
     assert "I fork." not in str(asked.messages)
-    assert (task.is_forked, task.parent_session_id, child.parent_id) == (True, at.session_id, at.session_id)
-    assert (task.status, task.result) == ("completed", "The fork did: find the nest")
+    assert task.is_forked is True
+    assert task.parent_session_id == at.session_id
+    assert child.parent_id == at.session_id
+    assert task.status == "completed"
+    assert task.result == "The fork did: find the nest"
     launched = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)][-1]
     assert isinstance(launched, ToolCompleted)
     assert "forked" in launched.output
@@ -153,7 +156,9 @@ async def test_a_fork_goes_on_with_what_it_inherited_after_a_restart(tmp_path: P
     after = again.forks[-1]
     assert list(after.messages[: len(before.messages)]) == list(before.messages)
     assert [type(told) for told in after.messages[len(before.messages) :]] == [ModelTurn, ToolTurn]
-    assert (task.status, task.result, task.is_forked) == ("completed", "Waited.", True)
+    assert task.status == "completed"
+    assert task.result == "Waited."
+    assert task.is_forked is True
 
 
 @pytest.mark.spec("T-11", "T-08")
@@ -168,7 +173,9 @@ async def test_a_fork_can_be_resumed_and_counts_only_what_it_did_itself(tmp_path
         after = await task_named(at.runtime, "Forked")
     assert task.progress is not None
     assert task.progress.tool_calls == 0
-    assert (after.result, after.resume_count, after.is_forked) == ("The fork did: and the eggs", 1, True)
+    assert after.result == "The fork did: and the eggs"
+    assert after.resume_count == 1
+    assert after.is_forked is True
     assert "a sparrow" in str(at.forks[-1].messages)
 
 

@@ -53,7 +53,9 @@ async def test_an_answer_that_fits_is_the_message_s_structured_and_ends_the_turn
     assert request.tool_choice == "StructuredOutput"
     assert request.tools[0].parameters == CITY
     answer = answer_of(entry)
-    assert (answer.structured, answer.finish, answer.error) == ({"name": "Rome", "people": 3}, "stop", None)
+    assert answer.structured == {"name": "Rome", "people": 3}
+    assert answer.finish == "stop"
+    assert answer.error is None
     assert isinstance(state, ToolCompleted)
     assert isinstance(asked.info, UserMessage)
     assert asked.info.format == JsonFormat(schema=CITY)

@@ -221,7 +221,8 @@ async def test_the_pending_id_of_a_status_is_found(tmp_path: Path, how: str) -> 
         await wait_until_quiet(at.runtime, at.session_id)
         pending_call = await at.runtime.async_tools.get(status.pending_id)
         task = await task_named(at.runtime, "A")
-    assert (waiting.status, waiting.session_id) == ("waiting", at.session_id)
+    assert waiting.status == "waiting"
+    assert waiting.session_id == at.session_id
     assert pending_call.status == "completed"
     assert pending_call.result is not None
     assert "A." in pending_call.result.output

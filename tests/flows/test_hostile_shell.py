@@ -84,7 +84,8 @@ async def test_no_hostile_command_runs_by_a_rule_for_its_first_word(tmp_path: Pa
     assert all(
         ask.metadata["command"] == command for ask, command in zip(found.asks, commands, strict=True) if ask
     )
-    assert (len(asked) + len(refused), refused) == (len(commands), [""])
+    assert len(asked) + len(refused) == len(commands)
+    assert refused == [""]
     assert place.picture() == before
     assert CANARY not in found.text
 

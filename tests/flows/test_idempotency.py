@@ -95,7 +95,8 @@ async def test_sessions_forks_and_beginnings_are_compared_as_well(tmp_path: Path
 
         begun = await runtime.begin("one", directory=tmp_path, key="b")
         session, message_id = await runtime.begin("one", directory=tmp_path, key="b")
-        assert (session.id, message_id) == (begun[0].id, begun[1])
+        assert session.id == begun[0].id
+        assert message_id == begun[1]
         for text, title in (("two", None), ("one", "Mine")):
             with pytest.raises(KeyReused):
                 await runtime.begin(text, title=title, directory=tmp_path, key="b")
@@ -130,7 +131,9 @@ async def test_over_http_other_content_is_a_409_and_the_same_body_the_same_answe
         for each in (at.stage.session_id, begun[0].json["session"]["id"]):
             await wait_until_quiet(at.runtime, each)
     for first, again, other in (said, typed, made, begun, forks):
-        assert (first.status, again.status, other.status) == (200, 200, 409), other
+        assert first.status == 200, other
+        assert again.status == 200, other
+        assert other.status == 409, other
         assert _names(again.json) == _names(first.json)
         assert "was used for another request" in other.json["data"]["message"]
     assert said[2].json["name"] == "ConflictError"
@@ -175,7 +178,8 @@ async def test_an_abort_that_is_repeated_under_its_key_spares_what_came_since(
         async with asyncio.timeout(PATIENCE):
             await at.runtime.wait(at.stage.session_id)
         last = (await at.stage.messages())[-1]
-    assert (first.status, again.status) == (200, 200)
+    assert first.status == 200
+    assert again.status == 200
     assert again.json == first.json
     assert last.text == "2"
 

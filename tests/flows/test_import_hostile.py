@@ -174,7 +174,8 @@ async def test_a_bad_file_is_told_of_and_the_others_are_imported(tmp_path: Path,
     assert len(trouble.why) < 1_000
     assert [each.session.id for each in done.taken] == [OLD_ROOT, OLD_CHILD]
     assert sessions == {OLD_ROOT}
-    assert (left, parts) == ([], [])
+    assert left == []
+    assert parts == []
     assert read_files(storage) == before
 
 
@@ -304,7 +305,8 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
         )
         done = await export_to(at.runtime, tmp_path / "files")
     (trouble,) = done.troubles
-    assert (trouble.name, done.sessions) == (session.id, 1)
+    assert trouble.name == session.id
+    assert done.sessions == 1
     assert "is not a valid message id" in trouble.why
     assert not (tmp_path / "x.json").exists()
 

@@ -62,7 +62,9 @@ async def test_what_opencode_exports_is_imported_whole_and_goes_on(tmp_path: Pat
         **recorded["info"],
         "asyncagents": 0,
     }
-    assert (child.id, listed.id, answer.text) == (CHILD_ID, ROOT_ID, "And so on.")
+    assert child.id == CHILD_ID
+    assert listed.id == ROOT_ID
+    assert answer.text == "And so on."
     first, asked, said, last = model.requests[0].messages
     assert isinstance(first, UserTurn)
     assert "Fake summary of the conversation." in first.text
@@ -93,8 +95,11 @@ async def test_the_files_of_an_older_opencode_are_imported(tmp_path: Path) -> No
         other = await asyncio.wait_for(runtime.prompt(OLD_CHILD, "and?"), PATIENCE)
     assert [each.session.id for each in done.taken] == [OLD_ROOT, OLD_CHILD]
     assert not done.troubles
-    assert (first.content, second.status, child.id) == ("look", "pending", OLD_CHILD)
-    assert (answer.text, other.text) == ("And so on.", "And so on.")
+    assert first.content == "look"
+    assert second.status == "pending"
+    assert child.id == OLD_CHILD
+    assert answer.text == "And so on."
+    assert other.text == "And so on."
     assert isinstance(model.requests[0].messages[0], UserTurn)
 
 
@@ -112,7 +117,9 @@ async def test_the_files_of_the_first_opencode_are_imported_into_a_directory(tmp
     assert "has no absolute directory" in trouble.why
     assert [each.session.id for each in done.taken] == [FIRST]
     assert all(isinstance(entry.info, UserMessage) and entry.text for entry in entries)
-    assert (len(entries), answer.text, len(model.requests[0].messages)) == (4, "And so on.", 5)
+    assert len(entries) == 4
+    assert answer.text == "And so on."
+    assert len(model.requests[0].messages) == 5
 
 
 @pytest.mark.spec("P-13")
@@ -157,12 +164,11 @@ async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
     assert not done.troubles
     assert isinstance(waits, WaitingAsync)
     assert waits.pending_id == pending_id
-    assert (pending_call.status, pending_call.external_ref, pending_call.timeout) == (
-        "waiting",
-        "job-7",
-        None,
-    )
-    assert (last.text, len(model.requests)) == ("Deployed.", 1)
+    assert pending_call.status == "waiting"
+    assert pending_call.external_ref == "job-7"
+    assert pending_call.timeout is None
+    assert last.text == "Deployed."
+    assert len(model.requests) == 1
     assert [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)] == ["v2"]
 
 
@@ -175,7 +181,8 @@ async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Pa
         pending_call = await runtime.async_tools.get(pending_id)
         assert isinstance(await runtime.status(SessionId("ses_w")), Idle)
         await asyncio.wait_for(runtime.prompt(SessionId("ses_w"), "and?"), PATIENCE)
-    assert (pending_call.status, pending_call.result and pending_call.result.output) == ("completed", "v2")
+    assert pending_call.status == "completed"
+    assert (pending_call.result and pending_call.result.output) == "v2"
     assert "v2" in [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)]
 
 

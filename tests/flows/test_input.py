@@ -131,7 +131,8 @@ async def test_input_that_wakes_nobody_is_shown_and_read_with_the_next(tmp_path:
         shown = [entry.text for entry in await at.messages()]
         answer = await at.prompt("last")
 
-    assert (shown, answer.text) == (["by the way"], "All of it.")
+    assert shown == ["by the way"]
+    assert answer.text == "All of it."
     assert at.request_messages(0) == [UserTurn("by the way"), UserTurn("last")]
 
 
@@ -142,7 +143,8 @@ async def test_input_that_wakes_nobody_starts_no_turn_of_its_own(tmp_path: Path)
         await at.runtime.send(at.session_id, "and so on", wakes=False)
         await at.listener.until(MessageUpdated)
         await at.listener.until(MessageUpdated)
-        assert (at.model.requests, await at.runtime.statuses()) == ([], {})
+        assert at.model.requests == []
+        assert await at.runtime.statuses() == {}
 
 
 async def test_a_prompt_to_nobody_is_refused(tmp_path: Path) -> None:

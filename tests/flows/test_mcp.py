@@ -87,7 +87,8 @@ async def test_a_tool_asks_under_its_name_and_for_good(tmp_path: Path, ledger: L
     async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}, permission=rules) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.listener.until(PermissionAsked)
-        assert (asked.request.permission, asked.request.patterns) == ("kit_note", ("*",))
+        assert asked.request.permission == "kit_note"
+        assert asked.request.patterns == ("*",)
         assert ledger.lines("note") == []
         await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
@@ -253,11 +254,9 @@ async def test_the_model_sees_an_image_that_a_server_returns(tmp_path: Path, led
     assert isinstance(shown, ToolCompleted)
     assert shown.attachments is not None
     (file,) = shown.attachments
-    assert (file.mime, file.url, file.session_id) == (
-        "image/png",
-        f"data:image/png;base64,{DOT}",
-        at.session_id,
-    )
+    assert file.mime == "image/png"
+    assert file.url == f"data:image/png;base64,{DOT}"
+    assert file.session_id == at.session_id
     for request in at.model.requests[1:]:
         image, added = [each for each in request.messages if isinstance(each, ToolTurn)]
         assert image.files == (Attachment("image/png", file.url),)
@@ -379,7 +378,8 @@ async def test_what_every_request_would_carry_has_a_limit(
     async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile_server("huge")}) as at:
         await at.prompt("go")
     (served,) = [tool for tool in at.model.requests[0].tools if tool.name.startswith("bad_")]
-    assert (served.name, len(served.description)) == ("bad_go", 10_000)
+    assert served.name == "bad_go"
+    assert len(served.description) == 10_000
     assert "action=skip_tool mcp_server=bad tool=huge: its schema has" in caplog.text
 
 
@@ -464,7 +464,8 @@ async def test_a_prompt_of_one_server_does_not_wait_for_the_others(tmp_path: Pat
         await at.runtime.send(at.session_id, "/kit:greet Ada", wakes=False)
         await at.runtime.send(at.session_id, "/nobody:greet Ada", wakes=False)
         assert [entry.text for entry in await at.messages()] == ["Say hello to Ada.", "/nobody:greet Ada"]
-    assert (len(ledger.lines("start")), len(other.lines("start"))) == (1, 0)
+    assert len(ledger.lines("start")) == 1
+    assert len(other.lines("start")) == 0
 
 
 async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledger: Ledger) -> None:
@@ -475,11 +476,14 @@ async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledg
         assert ledger.lines("start") == []
         assert [each.uri for each in await served.list_resources()] == ["note://blob", "note://hello"]
         (hello,) = await served.read_resource("kit", "note://hello")
-        assert (hello.text, hello.mime) == ("Hello!", "text/markdown")
+        assert hello.text == "Hello!"
+        assert hello.mime == "text/markdown"
         (blob,) = await served.read_resource("kit", "note://blob")
-        assert (blob.data, blob.mime) == (b"\x00\x01", "application/x-thing")
+        assert blob.data == b"\x00\x01"
+        assert blob.mime == "application/x-thing"
         (prompt,) = await served.list_prompts()
-        assert (prompt.command, prompt.arguments[0].required) == ("kit:greet", True)
+        assert prompt.command == "kit:greet"
+        assert prompt.arguments[0].required is True
         (text,) = await served.get_prompt("kit", "greet", {"name": "Ada"})
         assert text.text == "Say hello to Ada."
         with pytest.raises(Refused, match="There is no MCP server named"):

@@ -322,7 +322,8 @@ async def test_a_call_is_made_again_only_if_it_was_refused_before_it_ran(tmp_pat
         (act,) = client.tools
         with pytest.raises(ToolError, match="the session of the database broke"):
             await client.call_tool(act, {}, TOOL_CONTEXT)
-        assert (small.calls, small.sessions) == (1, 1)
+        assert small.calls == 1
+        assert small.sessions == 1
         async with asyncio.TaskGroup() as group:
             holding = group.create_task(_outcome(client.call_tool(act, {"hold": True}, TOOL_CONTEXT)))
             await small.held.wait()
@@ -332,7 +333,8 @@ async def test_a_call_is_made_again_only_if_it_was_refused_before_it_ran(tmp_pat
             small.go.set()
         assert "the session of the database broke" in refused.result()
         assert "whether it took effect is unknown" in holding.result()
-    assert (small.calls, small.sessions) == (3, 2)
+    assert small.calls == 3
+    assert small.sessions == 2
 
 
 async def _outcome(call: Coroutine[Any, Any, Completed | Failed]) -> str:

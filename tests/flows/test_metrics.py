@@ -46,12 +46,11 @@ async def test_metrics_count_what_the_store_holds_and_what_the_process_did(tmp_p
         last = await scrape_metrics(at)
         await at.runtime.abort(at.stage.session_id)
 
-    assert (before["sessions"], before['tasks{status="completed"}']) == (1, 0)
-    assert (after["sessions"], after['tasks{status="completed"}'], after['tasks{status="error"}']) == (
-        3,
-        1,
-        1,
-    )
+    assert before["sessions"] == 1
+    assert before['tasks{status="completed"}'] == 0
+    assert after["sessions"] == 3
+    assert after['tasks{status="completed"}'] == 1
+    assert after['tasks{status="error"}'] == 1
     assert after['sessions_active{state="running"}'] == after['sessions_active{state="ready"}'] == 0
     assert after['turns_total{outcome="error"}'] == 1
     assert after['tool_calls_total{tool="echo",outcome="completed"}'] == 1
@@ -81,7 +80,8 @@ async def test_results_from_outside_and_owed_webhooks_are_counted(tmp_path: Path
     assert settled['pending_calls{status="waiting"}'] == 0
     assert settled['pending_calls{status="completed"}'] == 1
     assert settled['results_total{tool="deploy",outcome="completed"}'] == 1
-    assert (settled['deliveries{state="owed"}'], settled['deliveries{state="dead"}']) == (0, 0)
+    assert settled['deliveries{state="owed"}'] == 0
+    assert settled['deliveries{state="dead"}'] == 0
 
 
 async def test_open_event_streams_are_counted(tmp_path: Path) -> None:
@@ -90,7 +90,8 @@ async def test_open_event_streams_are_counted(tmp_path: Path) -> None:
         async with at.stream() as stream:
             await stream.next()
             during = await scrape_metrics(at)
-    assert (before["event_streams"], during["event_streams"]) == (0, 1)
+    assert before["event_streams"] == 0
+    assert during["event_streams"] == 1
 
 
 HOSTILE = 'a"} 1\nasyncagents_sessions 666\n# \\'
@@ -117,7 +118,10 @@ def test_a_duration_lies_within_its_bound_and_none_is_lost() -> None:
     for seconds in (0.0, BUCKET_BOUNDS[0], BUCKET_BOUNDS[0] + 0.001, BUCKET_BOUNDS[-1] + 1):
         counters.response_seconds.add("", seconds)
     buckets = counters.response_seconds.buckets[""]
-    assert (buckets[0], buckets[1], buckets[-1], sum(buckets)) == (2, 1, 1, 4)
+    assert buckets[0] == 2
+    assert buckets[1] == 1
+    assert buckets[-1] == 1
+    assert sum(buckets) == 4
 
 
 async def test_ready_says_in_a_word_why_not(tmp_path: Path) -> None:
@@ -202,5 +206,6 @@ async def test_a_prompt_that_comes_by_http_with_a_traceparent_is_answered_under_
             )
             assert told.status == 200, told
     under, *own = collector.find_spans("invoke_agent build")
-    assert (under.parent is not None, trace_id(under)) == (True, THEIRS[3:35])
+    assert (under.parent is not None) is True
+    assert trace_id(under) == THEIRS[3:35]
     assert [span.parent for span in own] == [None] * 3

@@ -69,7 +69,9 @@ async def test_a_model_that_raises_ends_the_turn_with_its_error(
         again = await at.prompt("next")
 
     step = answer_of(answer)
-    assert (answer.text, step.finish, again.text) == ("I beg", "error", "Here.")
+    assert answer.text == "I beg"
+    assert step.finish == "error"
+    assert again.text == "Here."
     assert isinstance(step.error, UnknownError)
     assert step.error.data.message == message
     assert [event.error for event in at.listener.of(SessionError)] == [step.error]
@@ -100,7 +102,9 @@ async def test_a_step_that_ended_badly_stops_the_turn_and_its_calls_never_run(
     assert step.finish == finish
     assert (type(step.error) if step.error else None) is error
     assert isinstance(state, ToolFailed)
-    assert (state.error, gate.runs, again.text) == (NEVER_RAN, 0, "Here.")
+    assert state.error == NEVER_RAN
+    assert gate.runs == 0
+    assert again.text == "Here."
     assert len(at.model.requests) == 2
 
 
@@ -132,7 +136,8 @@ async def test_input_that_waits_behind_an_error_gets_a_turn_of_its_own(tmp_path:
         failed, well = await first, await second
 
     assert isinstance(answer_of(failed).error, APIError)
-    assert (well.text, answer_of(well).error) == ("Here.", None)
+    assert well.text == "Here."
+    assert answer_of(well).error is None
 
 
 @pytest.mark.spec("C-01")
@@ -144,6 +149,8 @@ async def test_an_error_in_a_later_step_keeps_what_came_before(tmp_path: Path) -
         await at.prompt("go")
         _, look, cut = await at.messages()
 
-    assert (look.text, answer_of(look).error) == ("I look.", None)
-    assert (cut.text, answer_of(cut).error is not None) == ("I s", True)
+    assert look.text == "I look."
+    assert answer_of(look).error is None
+    assert cut.text == "I s"
+    assert (answer_of(cut).error is not None) is True
     assert isinstance(cut.info, AssistantMessage)

@@ -126,7 +126,8 @@ async def test_a_step_that_was_cut_off_is_closed_by_whoever_takes_its_session_up
     async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
         store = Store(there)
         (left,) = [each for each in await store.active_sessions("local") if each.session_id == session_id]
-        assert (left.state, left.owner) == ("running", DEAD)
+        assert left.state == "running"
+        assert left.owner == DEAD
         taken = await store.claim(session_id, OwnerId("another"), dead=DEAD)
         (_, cut) = await store.messages(session_id)
         requests = await query_postgres(dsn, f"SELECT state FROM request WHERE session_id = '{session_id}'")  # noqa: S608
@@ -158,8 +159,10 @@ async def test_revisions_go_on_above_all_that_there_were(tmp_path: Path, dsn: st
         await store.pending.add_key(b"k" * 32)
         keys = await store.pending.secret_keys()
 
-    assert (old.reset, old.events) == (True, ())
-    assert (nothing.reset, nothing.events) == (False, ())
+    assert old.reset is True
+    assert old.events == ()
+    assert nothing.reset is False
+    assert nothing.events == ()
     assert control.cancel_rev > newest > control.turn_rev
     assert control.is_cancelled()
     assert not news.reset

@@ -114,7 +114,8 @@ async def test_a_parent_at_rest_is_woken_and_told_once(tmp_path: Path) -> None:
     assert "\n1 task finished.\n" in hidden_text(notice)
     assert "A is 1." not in hidden_text(notice)
     assert child in hidden_text(notice)
-    assert (roles(entries[-2:]), entries[-1].text) == (["user", "assistant"], "I saw it.")
+    assert roles(entries[-2:]) == ["user", "assistant"]
+    assert entries[-1].text == "I saw it."
 
 
 @pytest.mark.spec("T-12")
@@ -254,9 +255,13 @@ async def test_a_notice_changes_neither_agent_nor_model_also_over_a_restart(tmp_
     (notice,) = find_notices(entries)
     info, last = notice.info, answer_of(entries[-1])
     assert isinstance(info, UserMessage)
-    assert (info.agent, info.model.model_id) == ("plan", "special")
-    assert (last.agent, last.model_ref.model_id, entries[-1].text) == ("plan", "special", "I saw it.")
-    assert (session.agent, session.model and session.model.id) == ("plan", "special")
+    assert info.agent == "plan"
+    assert info.model.model_id == "special"
+    assert last.agent == "plan"
+    assert last.model_ref.model_id == "special"
+    assert entries[-1].text == "I saw it."
+    assert session.agent == "plan"
+    assert (session.model and session.model.id) == "special"
 
 
 @pytest.mark.spec("T-14", "T-15")
@@ -307,10 +312,12 @@ async def test_grandchildren_report_to_who_launched_them_and_a_child_is_not_done
         (to_child,) = find_notices(await at.runtime.messages(child))
         (to_root,) = await read_notices(at)
         done = await at.runtime.tasks.get(child)
-    assert (resting.status, why.code) == ("running", "tasks")
+    assert resting.status == "running"
+    assert why.code == "tasks"
     assert visible_texts(to_child)[0].startswith('✓ **Agent "Grandchild"')
     assert visible_texts(to_root)[0].startswith('✓ **Agent "Child"')
-    assert (done.status, done.result) == ("completed", "The grandchild says 1.")
+    assert done.status == "completed"
+    assert done.result == "The grandchild says 1."
 
 
 @pytest.mark.spec("T-12")

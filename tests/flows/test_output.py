@@ -63,10 +63,13 @@ async def test_the_output_of_a_live_task_is_how_far_it_is(tmp_path: Path) -> Non
     assert "tool_calls: 3 (echo 2, gate 1)" in said
     assert "last_tools: echo, echo, gate" in said
     assert task.progress is not None
-    assert (task.progress.tool_calls, task.progress.tool_calls_by_name) == (3, {"echo": 2, "gate": 1})
-    assert (task.progress.last_tools, task.progress.phase) == (("echo", "echo", "gate"), "tool")
+    assert task.progress.tool_calls == 3
+    assert task.progress.tool_calls_by_name == {"echo": 2, "gate": 1}
+    assert task.progress.last_tools == ("echo", "echo", "gate")
+    assert task.progress.phase == "tool"
     assert done.progress is not None
-    assert (done.progress.tool_calls, done.progress.phase) == (3, None)
+    assert done.progress.tool_calls == 3
+    assert done.progress.phase is None
     assert done.result_retrieved_at is None
 
 
@@ -137,7 +140,8 @@ async def test_a_wait_for_a_task_says_what_it_waits_for(tmp_path: Path) -> None:
     assert waiting.open.due is not None
     assert waiting.open.due - waiting.open.since == 30_000
     assert waiting.open.watch is not None
-    assert (why.code, why.on) == ("wait", (waiting.open.watch.task_id,))
+    assert why.code == "wait"
+    assert why.on == (waiting.open.watch.task_id,)
 
 
 @pytest.mark.spec("T-04")
@@ -192,7 +196,8 @@ async def test_the_third_empty_poll_parks_until_any_task_ends(tmp_path: Path, to
         both["left"].go.set()
         await wait_until_quiet(at.runtime, at.session_id)
         assert len(await read_notices(at)) == 2
-    assert (asked, isinstance(status, WaitingAsync)) == (4, True)
+    assert asked == 4
+    assert isinstance(status, WaitingAsync) is True
     assert 'Agent "B"' in notice.text
     assert len(request_outputs(own(at)[4])) == 5
 
@@ -219,7 +224,9 @@ async def test_a_person_who_speaks_ends_the_wait_of_a_poll(tmp_path: Path) -> No
         gate.go.set()
         await wait_until_quiet(at.runtime, at.session_id)
         told = await read_notices(at)
-    assert (answer.text, status, len(told)) == ("As you like.", Idle(), 1)
+    assert answer.text == "As you like."
+    assert status == Idle()
+    assert len(told) == 1
     assert "wait ended early" in request_outputs(own(at)[4])[-1]
 
 
@@ -246,7 +253,8 @@ async def test_other_work_between_two_polls_makes_them_no_row(tmp_path: Path) ->
         await gate.until_started()
         gate.go.set()
         await wait_until_quiet(at.runtime, at.session_id)
-    assert (answer.text, status) == ("On.", Idle())
+    assert answer.text == "On."
+    assert status == Idle()
 
 
 @pytest.mark.spec("T-04")
@@ -280,7 +288,8 @@ async def test_a_transcript_pages_and_thinks_as_asked(tmp_path: Path) -> None:
     assert "abcdef" not in full
     assert "sparrow" in full
     assert "2 later messages" in first
-    assert ("A is 1." in first, "A is 1." in rest) == (False, True)
+    assert ("A is 1." in first) is False
+    assert ("A is 1." in rest) is True
 
 
 @pytest.mark.spec("T-04")
@@ -306,7 +315,8 @@ async def test_the_part_of_a_wait_names_its_task_while_it_waits_and_when_it_is_o
     assert isinstance(waiting, ToolWaiting)
     assert isinstance(over, ToolCompleted)
     for state in (waiting, over):
-        assert (state.title, (state.metadata or {}).get("sessionId")) == ("Find it", child)
+        assert state.title == "Find it"
+        assert (state.metadata or {}).get("sessionId") == child
 
 
 @pytest.mark.spec("T-04")
@@ -332,7 +342,8 @@ async def test_the_part_of_a_wait_that_is_cut_short_or_over_names_its_task(tmp_p
         child = (await task_named(at.runtime, "Find it")).session_id
     for state in (over, cut_short):
         assert isinstance(state, ToolCompleted)
-        assert (state.title, state.metadata.get("sessionId")) == ("Find it", child)
+        assert state.title == "Find it"
+        assert state.metadata.get("sessionId") == child
 
 
 async def until_third(at: Stage) -> None:

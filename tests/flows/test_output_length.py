@@ -25,7 +25,8 @@ async def test_a_step_that_left_no_text_at_its_limit_is_an_error(tmp_path: Path)
         answer = await at.prompt("go")
         told = await at.listener.until(SessionError)
     last = answer_of(answer)
-    assert (last.finish, type(last.error)) == ("length", MessageOutputLengthError)
+    assert last.finish == "length"
+    assert type(last.error) is MessageOutputLengthError
     assert told.error == last.error
     assert len(at.model.requests) == 1
 
@@ -40,7 +41,8 @@ async def test_a_step_that_left_something_at_its_limit_ends_the_turn_without_an_
     script = {"go": [[*step, end("length")], [say("Again.")]]}
     async with open_stage(tmp_path, script, tools=[ECHO]) as at:  # type: ignore[arg-type]
         last = answer_of(await at.prompt("go"))
-    assert (last.finish, last.error) == ("length", None)
+    assert last.finish == "length"
+    assert last.error is None
     assert len(at.model.requests) == 1
 
 

@@ -76,7 +76,8 @@ async def test_a_caller_gets_its_own_answer_though_a_notice_joins_the_turn(tmp_p
         known = await answer_to(at, info.parent_id)
         (notice,) = await read_notices(at)
         replied = await answer_to(at, MessageId(notice.info.id))
-    assert (answer.text, known) == ("MY ANSWER", "MY ANSWER")
+    assert answer.text == "MY ANSWER"
+    assert known == "MY ANSWER"
     assert replied == "The notice says so."
 
 
@@ -94,7 +95,8 @@ async def test_a_prompt_that_comes_while_another_is_answered_gets_an_answer_of_i
         first = await one
         await wait_until_quiet(at.runtime, at.session_id)
         second = await answer_to(at, two)
-    assert (first.text, second) == ("First.", "Second.")
+    assert first.text == "First."
+    assert second == "Second."
 
 
 @pytest.mark.spec("Z-02")

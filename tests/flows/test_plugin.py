@@ -42,7 +42,8 @@ async def test_a_prompt_is_changed_before_it_is_admitted(tmp_path: Path) -> None
         question, _ = await at.messages()
     assert answer.text == "Ok."
     assert isinstance(question.info, UserMessage)
-    assert (question.info.agent, question.text) == ("plan", "go\nquickly")
+    assert question.info.agent == "plan"
+    assert question.text == "go\nquickly"
     assert all(part.id.startswith("prt_") for part in question.parts if isinstance(part, TextPart))
 
 
@@ -80,12 +81,10 @@ async def test_the_request_gets_other_options_and_another_system_text(tmp_path: 
         await at.prompt("go")
     (request,) = at.model.requests
     options = request.options
-    assert (options.temperature, options.top_p, options.max_output, options.body) == (
-        0.5,
-        0.25,
-        99,
-        {"seed": 7},
-    )
+    assert options.temperature == 0.5
+    assert options.top_p == 0.25
+    assert options.max_output == 99
+    assert options.body == {"seed": 7}
     assert request.system.endswith("\n\nYou are build.")
 
 
@@ -155,7 +154,8 @@ async def test_a_text_that_the_stream_left_open_counts_too(tmp_path: Path, finis
         assert finish is not None or await at.abort()
         await at.runtime.wait(at.session_id)
         *_, answer = await at.messages()
-    assert (answer.text, seen) == ("I BEG", ["I beg"])
+    assert answer.text == "I BEG"
+    assert seen == ["I beg"]
 
 
 @pytest.mark.spec("A-06")
@@ -210,7 +210,8 @@ async def test_who_raises_before_a_call_refuses_it_with_these_words(tmp_path: Pa
         refused, done = await at.states()
     assert isinstance(refused, ToolFailed)
     assert isinstance(done, ToolCompleted)
-    assert (refused.error, done.output) == ("Not on a Sunday.", "yes")
+    assert refused.error == "Not on a Sunday."
+    assert done.output == "yes"
 
 
 @pytest.mark.spec("A-06", "X-11")
@@ -264,7 +265,8 @@ async def test_a_call_that_died_while_it_ran_runs_again_as_it_was_prepared(tmp_p
     async with open_runtime(tmp_path, model=ScriptedModel(script), **options) as runtime:
         async with asyncio.timeout(PATIENCE):
             await runtime.wait(at.session_id)
-    assert (runs, len(prepared)) == (["x!", "x!"], 1)
+    assert runs == ["x!", "x!"]
+    assert len(prepared) == 1
 
 
 @pytest.mark.spec("A-06", "X-11")
@@ -302,7 +304,8 @@ async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(
         async with asyncio.timeout(PATIENCE):
             await runtime.wait(at.session_id)
         *_, last = await runtime.messages(at.session_id)
-    assert (len(prepared), last.text) == (1, "Ok.")
+    assert len(prepared) == 1
+    assert last.text == "Ok."
     assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == ["x!"]
 
 
@@ -369,7 +372,8 @@ async def test_the_same_call_again_and_again_is_noticed_though_a_hook_changes_it
 @pytest.mark.spec("A-06")
 async def test_a_result_is_changed_before_it_is_written(tmp_path: Path) -> None:
     async def hook(input: HookArguments, output: HookArguments) -> None:
-        assert (input["tool"], input["args"]) == ("echo", {"text": "x"})
+        assert input["tool"] == "echo"
+        assert input["args"] == {"text": "x"}
         output.update(title="T", output=output["output"] + "y", metadata={"k": 1})
 
     script = {"go": [[call("echo", text="x")], [say("Ok.")]]}
@@ -377,7 +381,9 @@ async def test_a_result_is_changed_before_it_is_written(tmp_path: Path) -> None:
         await at.prompt("go")
         (state,) = await at.states()
     assert isinstance(state, ToolCompleted)
-    assert (state.title, state.output, state.metadata) == ("T", "xy", {"k": 1})
+    assert state.title == "T"
+    assert state.output == "xy"
+    assert state.metadata == {"k": 1}
 
 
 @pytest.mark.spec("A-06")
@@ -469,7 +475,8 @@ async def test_a_plugin_brings_tools_and_may_replace_a_built_in_one(tmp_path: Pa
         states = await at.states()
         (report,) = await at.runtime.plugins(tmp_path / "project")
     assert [state.output for state in states if isinstance(state, ToolCompleted)] == ["hi", "mine"]
-    assert (report.tools, report.overrides) == (("greet", "list"), ("list",))
+    assert report.tools == ("greet", "list")
+    assert report.overrides == ("list",)
     names = [tool.name for tool in at.model.requests[0].tools]
     assert names.index("list") == 1
     assert names.count("list") == 1
@@ -491,9 +498,14 @@ async def test_a_plugin_knows_where_it_is_and_may_use_the_runtime_and_a_shell(tm
         ran = await context.shell("pwd; exit 3")
         slow = await context.shell("sleep 60", timeout=0.1)
     root = str(tmp_path / "project")
-    assert (context.directory, context.worktree, context.server_url) == (root, root, None)
-    assert (context.project.id, context.options) == (session.project_id, {})
-    assert (ran.output.strip(), ran.exit, slow.timed_out) == (root, 3, True)
+    assert context.directory == root
+    assert context.worktree == root
+    assert context.server_url is None
+    assert context.project.id == session.project_id
+    assert context.options == {}
+    assert ran.output.strip() == root
+    assert ran.exit == 3
+    assert slow.timed_out is True
 
 
 async def test_without_plugins_there_are_no_hooks(tmp_path: Path) -> None:

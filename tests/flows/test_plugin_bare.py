@@ -83,11 +83,13 @@ async def test_tools_and_hooks_of_a_plugin_count_without_coding(tmp_path: Path) 
         texts = [part.text for part in answer.parts if isinstance(part, TextPart)]
     first = at.model.requests[0]
     assert [spec.name for spec in first.tools] == ["echo", "motto"]
-    assert (first.options.temperature, first.system) == (0.25, "Be brief.")
+    assert first.options.temperature == 0.25
+    assert first.system == "Be brief."
     assert [each.text for each in first.messages if isinstance(each, UserTurn)] == ["go now"]
     assert isinstance(motto_state, ToolCompleted)
     assert isinstance(echo_state, ToolCompleted)
-    assert (motto_state.output, echo_state.output) == ("Measure twice. (seen)", "hi! (seen)")
+    assert motto_state.output == "Measure twice. (seen)"
+    assert echo_state.output == "hi! (seen)"
     assert texts == ["Done. (signed)"]
     assert recorder.started == [str(tmp_path)]
     assert recorder.called[0] == "chat.message"

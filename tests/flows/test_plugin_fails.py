@@ -204,7 +204,8 @@ async def test_what_a_hook_does_to_its_output_after_it_returned_changes_nothing(
         kept[0]["output"] = kept[1]["args"]["text"] = "late"
         (state,) = await at.states()
     assert isinstance(state, ToolCompleted)
-    assert (state.output, state.input) == ("x", {"text": "x"})
+    assert state.output == "x"
+    assert state.input == {"text": "x"}
 
 
 @pytest.mark.spec("A-06")
@@ -227,7 +228,9 @@ async def test_a_hook_that_keeps_hanging_is_switched_off_and_that_is_told(
             assert (await at.prompt("go")).text == "Ok."
             (report,) = await at.runtime.plugins(tmp_path / "project")
     (health,) = report.hooks
-    assert (times, health.failures, health.off) == (MOST_HANGS, MOST_HANGS, True)
+    assert times == MOST_HANGS
+    assert health.failures == MOST_HANGS
+    assert health.off is True
     told = [record.getMessage() for record in caplog.records if record.name == "asyncagents.plugins"]
     assert len(told) == 2
     assert f"did not end within {SHORT} s" in told[0]
@@ -324,7 +327,8 @@ async def test_a_plugin_that_starts_slowly_is_started_once_though_who_asked_gave
             await asking
         go.set()
         (report,) = await at.runtime.plugins(tmp_path / "project")
-    assert (starts, report.error) == (1, None)
+    assert starts == 1
+    assert report.error is None
 
 
 async def test_a_runtime_closes_although_a_hook_will_not_end(tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ async def test_an_edit_asks_with_its_diff_and_is_made_when_it_is_approved(tmp_pa
     async with open_project(tmp_path, script, files={"a.txt": "one\n"}, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.listener.until(PermissionAsked)
-        assert (asked.request.permission, asked.request.patterns) == ("edit", ("a.txt",))
+        assert asked.request.permission == "edit"
+        assert asked.request.patterns == ("a.txt",)
         assert "+two" in asked.request.metadata["diff"]
         await at.runtime.answer(asked.request.id, "once")
         await at.runtime.wait(at.session_id)
@@ -190,7 +191,8 @@ async def test_the_same_call_three_times_in_a_row_asks_over_several_steps(tmp_pa
         await at.runtime.answer(asked.request.id, "reject")
         await at.runtime.wait(at.session_id)
         states = await at.states()
-    assert (asked.request.permission, asked.request.patterns) == ("doom_loop", ("list",))
+    assert asked.request.permission == "doom_loop"
+    assert asked.request.patterns == ("list",)
     assert [type(state) for state in states] == [ToolCompleted, ToolCompleted, ToolFailed]
 
 
@@ -378,7 +380,8 @@ async def test_a_broken_configuration_fails_the_step_and_loses_nothing(tmp_path:
         still = await at.prompt("go")
     assert isinstance(failed.info, AssistantMessage)
     assert "asyncagents.json" in str(failed.info.error)
-    assert (fine.text, still.text) == ("Hello.", "Hello.")
+    assert fine.text == "Hello."
+    assert still.text == "Hello."
 
 
 @pytest.mark.spec("A-10")
@@ -431,7 +434,8 @@ async def test_an_unclear_line_is_allowed_for_good_as_it_stands_and_no_other(tmp
         planned = await at.listener.until(PermissionAsked)
         await at.runtime.abort(at.session_id)
         withdrawn = await at.runtime.approvals.withdraw_all(tmp_path / "project", "bash")
-    assert (asked.request.always, asked.request.exact) == ((line,), True)
+    assert asked.request.always == (line,)
+    assert asked.request.exact is True
     assert [(each.permission, each.pattern, each.exact) for each in approved] == [("bash", line, True)]
     assert log == "*\n*\n"
     assert second.request.metadata["command"] == other

@@ -175,7 +175,8 @@ async def test_a_file_or_an_agent_that_is_mentioned_stands_beside_the_text(tmp_p
     assert guide.source.text == TextSpan(value="@docs/guide.md", start=4, end=18)
     assert a.filename == "a.txt"
     (agent,) = [part for part in entry.parts if isinstance(part, AgentPart)]
-    assert (agent.name, agent.source) == ("explore", TextSpan(value="@explore", start=37, end=45))
+    assert agent.name == "explore"
+    assert agent.source == TextSpan(value="@explore", start=37, end=45)
     assert 'call the task tool with subagent_type "explore"' in told(at).text
     assert "# Guide" in told(at).text
 
@@ -357,7 +358,8 @@ class Library:
         return (McpResource(server="docs", uri="docs://x", name="x"),)
 
     async def read_resource(self, server: str, uri: str) -> tuple[McpContent, ...]:
-        assert (server, uri) == ("docs", "docs://x")
+        assert server == "docs"
+        assert uri == "docs://x"
         return McpContent(text="Words of x"), McpContent(mime="image/png", data=b"\0\0\0")
 
     async def list_prompts(self, command: str | None = None) -> tuple[McpPrompt, ...]:

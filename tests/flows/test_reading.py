@@ -203,7 +203,8 @@ async def test_keys_and_logins_are_refused_with_what_to_do(tmp_path: Path, root:
     assert [each.status for each in told] == [400] * 4
     assert all("restart it" in each.json["data"]["message"] for each in told)
     assert not any(SECRET_KEY in each.text for each in told)
-    assert (upgrade.status, upgrade.json["success"]) == (400, False)
+    assert upgrade.status == 400
+    assert upgrade.json["success"] is False
 
 
 async def test_a_client_writes_one_line_into_the_log(
@@ -222,7 +223,9 @@ async def test_a_client_writes_one_line_into_the_log(
             odd = await at.request("POST", "/log", {**body, "level": "shout"})
     lines = [record.getMessage() for record in caplog.records if "action=client_log" in record.getMessage()]
 
-    assert (told.status, told.json, odd.status) == (200, True, 400)
+    assert told.status == 200
+    assert told.json is True
+    assert odd.status == 400
     assert len(lines) == 1
     assert lines[0].isprintable()
 
@@ -243,8 +246,10 @@ async def test_projects_are_named_and_begun_with_git(tmp_path: Path, root: Path)
     async with serve_project(tmp_path, root) as at:
         later = await at.json("/project/current")
 
-    assert (named.json["name"], named.json["icon"]) == ("Mine", {"color": "red"})
-    assert (more.json["name"], more.json["commands"]) == ("Mine", {"start": "make"})
+    assert named.json["name"] == "Mine"
+    assert named.json["icon"] == {"color": "red"}
+    assert more.json["name"] == "Mine"
+    assert more.json["commands"] == {"start": "make"}
     assert later["name"] == "Mine"
     assert [each.status for each in (long, gone, begun, again, nowhere)] == [400, 404, 200, 200, 400]
     assert begun.json == again.json
@@ -261,7 +266,8 @@ async def test_a_runtime_of_a_programs_own_model_tells_what_it_has(tmp_path: Pat
     assert ask["/provider"]["connected"] == ["scripted"]
     assert ask["/config"]["model"] == "scripted/scripted"
     assert "echo" in ask["/experimental/tool/ids"]
-    assert (ask["/mcp"], ask["/skill"]) == ({}, [])
+    assert ask["/mcp"] == {}
+    assert ask["/skill"] == []
 
 
 BARE = ("/agent", "/config/providers", "/provider", "/config", "/experimental/tool/ids", "/mcp", "/skill")

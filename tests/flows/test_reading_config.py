@@ -42,7 +42,8 @@ async def test_a_change_is_written_and_counts_at_once(tmp_path: Path, root: Path
         everywhere = await patch(at, {"default_agent": "plan"}, "/global/config")
         agents = await at.json("/agent")
 
-    assert (told.status, told.json) == (200, {**config, "model": "fake/fake"})
+    assert told.status == 200
+    assert told.json == {**config, "model": "fake/fake"}
     assert config["permission"] == {"bash": "ask", "edit": "deny"}
     assert [each["name"] for each in after] == [*(each["name"] for each in before), "shout"]
     assert json.loads(file.read_text()) == {
@@ -99,8 +100,10 @@ async def test_a_new_file_that_turns_out_wrong_is_taken_away_again(tmp_path: Pat
         still = (root / "asyncagents.json").exists()
         right = await patch(at, {"default_agent": "plan"})
 
-    assert (wrong.status, left) == (400, False)
-    assert (empty.status, still) == (200, False)
+    assert wrong.status == 400
+    assert left is False
+    assert empty.status == 200
+    assert still is False
     assert right.status == 200
     assert (root / "asyncagents.json").stat().st_mode & 0o777 == 0o600
 
@@ -124,8 +127,10 @@ async def test_comments_and_links_are_left_to_people(tmp_path: Path, root: Path)
         comments = await patch(at, {"permission": {"bash": "deny"}})
         link = await patch(at, {"permission": {"bash": "deny"}}, f"/config?directory={other}")
 
-    assert (comments.status, "comments" in comments.json["data"]["message"]) == (400, True)
-    assert (link.status, "is a link" in link.json["data"]["message"]) == (400, True)
+    assert comments.status == 400
+    assert ("comments" in comments.json["data"]["message"]) is True
+    assert link.status == 400
+    assert ("is a link" in link.json["data"]["message"]) is True
     assert (root / "asyncagents.jsonc").read_text().startswith("{\n  // mine")
     assert (other / "real.json").read_text() == "{}"
 

@@ -73,9 +73,11 @@ async def test_a_file_is_told_as_text_or_as_base64(tmp_path: Path, root: Path) -
     assert text == {"type": "text", "content": 'def hello():\n    return "hello world"\n'}
     assert spaces["content"] == " a \n\n"
     assert empty == {"type": "text", "content": ""}
-    assert (picture["type"], picture["mimeType"]) == ("binary", "image/png")
+    assert picture["type"] == "binary"
+    assert picture["mimeType"] == "image/png"
     assert b64decode(picture["content"])[8:] == raw
-    assert (latin["type"], b64decode(latin["content"])) == ("binary", b"caf\xe9\n")
+    assert latin["type"] == "binary"
+    assert b64decode(latin["content"]) == b"caf\xe9\n"
     assert [each.status for each in none] == [400, 400, 404, 400]
 
 
@@ -134,7 +136,8 @@ async def test_no_path_and_no_link_leads_out_of_a_directory(tmp_path: Path, root
     assert {each.status for each in (*told, *listed, *raw, twice)} <= {400, 404}
     assert not any(SECRET in each.text or "root:" in each.text for each in (*told, *listed, *raw))
     assert not any(str(beyond) in each.text for each in listed[:-3])
-    assert (found, lines) == ([], [])
+    assert found == []
+    assert lines == []
 
 
 async def test_a_directory_below_a_project_does_not_reach_above_itself(tmp_path: Path, root: Path) -> None:

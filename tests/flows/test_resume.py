@@ -69,9 +69,13 @@ async def test_an_ended_task_goes_on_with_its_whole_history(tmp_path: Path) -> N
     assert isinstance(states[-1], ToolCompleted)
     assert "status: resumed (resume #1)" in states[-1].output
     assert _child_requests(at) == [["a"], ["a", "b"]]
-    assert (after.session_id, after.resume_count, after.status) == (before.session_id, 1, "completed")
-    assert (before.result, after.result) == ("First.", "Second.")
-    assert (after.started_at, after.batch_id) == (before.started_at, before.batch_id)
+    assert after.session_id == before.session_id
+    assert after.resume_count == 1
+    assert after.status == "completed"
+    assert before.result == "First."
+    assert after.result == "Second."
+    assert after.started_at == before.started_at
+    assert after.batch_id == before.batch_id
     assert [visible_texts(each)[0].split("**")[1].split(" in ")[0] for each in told] == [
         'Agent "A" finished',
         "Resume #1 completed",
@@ -96,7 +100,8 @@ async def test_a_resumed_task_is_resumed_until_it_ends(tmp_path: Path) -> None:
         *("resumed", None, None, None),
     )
     assert task.pending_resume is None
-    assert (done.status, done.result) == ("completed", "Second.")
+    assert done.status == "completed"
+    assert done.result == "Second."
 
 
 @pytest.mark.spec("T-08", "T-12")
@@ -110,7 +115,8 @@ async def test_a_resume_that_fails_says_so(tmp_path: Path) -> None:
         *_, last = await read_notices(at)
         task = await task_named(at.runtime, "A")
     assert visible_texts(last)[0].startswith("✗ **Resume #1 failed in ")
-    assert (task.status, task.error) == ("error", "APIError: no more")
+    assert task.status == "error"
+    assert task.error == "APIError: no more"
 
 
 @pytest.mark.spec("T-08")
@@ -129,9 +135,12 @@ async def test_a_resume_of_a_running_task_is_queued_and_read_before_its_next_ste
     assert isinstance(states[-1], ToolCompleted)
     assert "still at work and reads your prompt next" in states[-1].output
     assert task.pending_resume is not None
-    assert (task.pending_resume.prompt, task.resume_count) == ("b", 1)
+    assert task.pending_resume.prompt == "b"
+    assert task.resume_count == 1
     assert _child_requests(at) == [["a"], ["a", "b"]]
-    assert (done.status, done.result, done.pending_resume) == ("completed", "Second.", None)
+    assert done.status == "completed"
+    assert done.result == "Second."
+    assert done.pending_resume is None
     assert len(told) == 1
 
 
@@ -148,7 +157,10 @@ async def test_what_a_person_says_to_a_running_child_is_read_before_its_next_ste
         await wait_until_quiet(at.runtime, at.session_id)
         done, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert _child_requests(at) == [["a"], ["a", "and this"]]
-    assert (done.status, done.result, done.resume_count, len(told)) == ("completed", "Both.", 0, 1)
+    assert done.status == "completed"
+    assert done.result == "Both."
+    assert done.resume_count == 0
+    assert len(told) == 1
 
 
 @pytest.mark.spec("T-08")
@@ -162,7 +174,8 @@ async def test_what_a_person_says_to_an_ended_child_is_answered_and_ends_no_task
         await wait_until_quiet(at.runtime, at.session_id)
         after, told = await task_named(at.runtime, "A"), await read_notices(at)
     assert answer.text == "Hi."
-    assert (before, len(told)) == (after, 1)
+    assert before == after
+    assert len(told) == 1
 
 
 @pytest.mark.spec("T-08", "T-03")
@@ -188,7 +201,10 @@ async def test_a_cancelled_and_a_failed_task_can_be_resumed(tmp_path: Path) -> N
         await wait_for_task_end(at, "A", TaskCompleted)
         await wait_until_quiet(at.runtime, at.session_id)
         task, told = await task_named(at.runtime, "A"), await read_notices(at)
-    assert (task.status, task.result, task.error, task.ended_by) == ("completed", "Third.", None, None)
+    assert task.status == "completed"
+    assert task.result == "Third."
+    assert task.error is None
+    assert task.ended_by is None
     assert task.resume_count == 2
     assert [visible_texts(each)[0][0] for each in told] == ["⊘", "✗", "✓"]
 
@@ -215,7 +231,8 @@ async def test_a_person_resumes_a_task_and_its_parent_is_told(tmp_path: Path) ->
         await wait_for_task_end(at, "A", TaskCompleted)
         await wait_until_quiet(at.runtime, at.session_id)
         after, told = await task_named(at.runtime, "A"), await read_notices(at)
-    assert (after.resume_count, after.result) == (1, "Second.")
+    assert after.resume_count == 1
+    assert after.result == "Second."
     assert visible_texts(told[-1])[0].startswith("✓ **Resume #1 completed")
     assert len(told) == 2
 
@@ -238,7 +255,8 @@ async def test_a_follow_up_that_nobody_read_is_read_after_a_restart(tmp_path: Pa
     assert kept.pending_resume == before.pending_resume
     assert before.pending_resume is not None
     assert _child_requests(again)[-1] == ["a", "b"]
-    assert (done.status, done.result) == ("completed", "Second.")
+    assert done.status == "completed"
+    assert done.result == "Second."
 
 
 @pytest.mark.spec("T-10")

@@ -49,7 +49,8 @@ async def test_a_turn_is_told_as_it_happens_and_a_cursor_comes_first(tmp_path: P
         await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("hi"))
         seen = await until(frames, "prompt.answered")
 
-    assert (first.type, first.data) == ("cursor", {"cursor": first.id})
+    assert first.type == "cursor"
+    assert first.data == {"cursor": first.id}
     assert "message.part.delta" in {frame.type for frame in seen}
     assert "Hello." in texts(seen).values()
 

@@ -37,7 +37,8 @@ async def test_a_session_is_made_prompted_read_and_deleted(tmp_path: Path) -> No
     assert newest == messages[1:]
     assert made.json["id"] in listed
     assert found.json["directory"] == str(tmp_path)
-    assert (todo.status, todo.json) == (200, [])
+    assert todo.status == 200
+    assert todo.json == []
     assert gone == [True, 404]
 
 
@@ -53,7 +54,9 @@ async def test_the_todos_of_a_session_that_is_not_there_are_not_found(tmp_path: 
         events = (await at.get("/v1/sessions/ses_none/events")).status
 
     assert nowhere == [404] * 4
-    assert (state, why, events) == (404, 404, 404)
+    assert state == 404
+    assert why == 404
+    assert events == 404
 
 
 async def test_a_prompt_that_nobody_waits_for_is_answered_all_the_same(tmp_path: Path) -> None:
@@ -64,8 +67,10 @@ async def test_a_prompt_that_nobody_waits_for_is_answered_all_the_same(tmp_path:
         kept = await at.post(f"{where}/message", {**text_prompt("note"), "noReply": True})
         after = await at.stage.messages()
 
-    assert (sent.status, sent.json) == (204, None)
-    assert (kept.status, kept.json["info"]["role"]) == (200, "user")
+    assert sent.status == 204
+    assert sent.json is None
+    assert kept.status == 200
+    assert kept.json["info"]["role"] == "user"
     assert [entry.text for entry in after] == ["hi", "Hello.", "note"]
 
 
@@ -143,12 +148,11 @@ async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Pa
 
     assert begun.json["messageID"] == again.json["messageID"]
     assert entry_text(answer.json["answer"]) == "Hello."
-    assert (state["session"]["id"], state["rootID"], state["status"]) == (
-        session_id,
-        session_id,
-        {"type": "idle"},
-    )
-    assert (state["atWork"], state["isRun"]) == (False, False)
+    assert state["session"]["id"] == session_id
+    assert state["rootID"] == session_id
+    assert state["status"] == {"type": "idle"}
+    assert state["atWork"] is False
+    assert state["isRun"] is False
     assert [each["id"] for each in tree] == [session_id]
     assert sent.json["messageID"].startswith("msg_")
     assert stopped.json == {"stopped": True}
@@ -245,7 +249,8 @@ async def test_the_directory_comes_in_the_query_or_the_header(tmp_path: Path) ->
         named = await at.post("/session?directory=/some/where", {})
         header = await at.post("/session", {}, headers={"x-opencode-directory": "%2Fsome%2Fwhere%20else"})
 
-    assert (named.json["directory"], header.json["directory"]) == ("/some/where", "/some/where else")
+    assert named.json["directory"] == "/some/where"
+    assert header.json["directory"] == "/some/where else"
 
 
 async def test_nobody_without_the_token_sees_or_changes_a_session(tmp_path: Path) -> None:
@@ -258,4 +263,5 @@ async def test_nobody_without_the_token_sees_or_changes_a_session(tmp_path: Path
         ]
         why = (await at.request("GET", f"/v1/sessions/{at.stage.session_id}/why", headers=no)).status
 
-    assert (refused, why) == ([401, 401, 401], 200)
+    assert refused == [401, 401, 401]
+    assert why == 200

@@ -48,11 +48,15 @@ async def test_a_command_runs_without_a_model_and_the_model_reads_it_with_the_ne
     (part,) = entry.parts
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolCompleted)
-    assert (part.tool, part.state.input) == ("bash", {"command": "cat a.txt; pwd"})
+    assert part.tool == "bash"
+    assert part.state.input == {"command": "cat a.txt; pwd"}
     assert part.state.output == f"one\n{tmp_path / 'project'}\n" == part.state.metadata["output"]
     step = answer_of(entry)
-    assert (step.finish, step.error, bool(step.time.completed)) == (None, None, True)
-    assert (asked, rested) == ([], Idle())
+    assert step.finish is None
+    assert step.error is None
+    assert bool(step.time.completed) is True
+    assert asked == []
+    assert rested == Idle()
     assert roles(entries) == ["user", "assistant"]
     (said,) = entries[0].parts
     assert isinstance(said, TextPart)
@@ -88,7 +92,8 @@ async def test_a_command_that_fails_says_how_and_the_turn_is_no_failure(tmp_path
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolCompleted)
     assert part.state.output == "no\n\n\n<exit code 3>"
-    assert (part.state.metadata["output"], part.state.metadata["exit"]) == ("no\n", 3)
+    assert part.state.metadata["output"] == "no\n"
+    assert part.state.metadata["exit"] == 3
     assert answer_of(entry).error is None
 
 
@@ -146,7 +151,8 @@ async def test_an_abort_ends_a_command_and_all_that_it_started(tmp_path: Path) -
     (part,) = entry.parts
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolFailed)
-    assert (part.state.error, part.state.metadata) == (ABORTED, {"output": "begun\n"})
+    assert part.state.error == ABORTED
+    assert part.state.metadata == {"output": "begun\n"}
     assert isinstance(answer_of(entry).error, MessageAbortedError)
     assert not (tmp_path / "s").exists()
     result = at.request_messages()[2]

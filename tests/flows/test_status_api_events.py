@@ -88,7 +88,8 @@ async def test_sends_snapshot_on_initial_connection(tmp_path: Path) -> None:
     assert first == snapshot
     assert snapshot.data == {"tasks": page["tasks"], "stats": stats}
     assert [task["status"] for task in snapshot.data["tasks"]] == ["running", "error"]
-    assert (bool(snapshot.id), hint) == (True, RETRY_MS)
+    assert bool(snapshot.id) is True
+    assert hint == RETRY_MS
 
 
 @pytest.mark.spec("H-06")
@@ -104,8 +105,10 @@ async def test_sends_task_created_when_new_task_launches(tmp_path: Path) -> None
 
     keys = {"sessionID", "parentSessionID", "parentMessageID", "description", "prompt", "agent", "batchId"}
     assert created.data.keys() >= keys | {"status", "startedAt", "resumeCount", "isForked", "parentAgent"}
-    assert (created.data["sessionID"], created.data["status"]) == (task.session_id, "running")
-    assert (created.data["description"], created.data["prompt"]) == ("A", "a")
+    assert created.data["sessionID"] == task.session_id
+    assert created.data["status"] == "running"
+    assert created.data["description"] == "A"
+    assert created.data["prompt"] == "a"
 
 
 @pytest.mark.spec("H-06")
@@ -138,8 +141,10 @@ async def test_a_resumed_task_is_an_updated_one(tmp_path: Path) -> None:
         again = await listener.until("task.completed")
         await wait_until_quiet(at.runtime, at.stage.session_id)
 
-    assert (resumed.data["description"], resumed.data["resumeCount"]) == ("A", 1)
-    assert (again.data["result"], again.data["resumeCount"]) == ("A is 2.", 1)
+    assert resumed.data["description"] == "A"
+    assert resumed.data["resumeCount"] == 1
+    assert again.data["result"] == "A is 2."
+    assert again.data["resumeCount"] == 1
     assert [each.type for each in listener.frames].count("task.created") == 1
 
 
@@ -155,7 +160,9 @@ async def test_sends_task_completed_when_task_finishes_successfully(tmp_path: Pa
         detail = await at.json(f"/v1/tasks/{completed.data['sessionID']}")
 
     assert completed.data == detail
-    assert (detail["status"], detail["result"], detail["description"]) == ("completed", "A is 1.", "A")
+    assert detail["status"] == "completed"
+    assert detail["result"] == "A is 1."
+    assert detail["description"] == "A"
     assert detail["completedAt"]
     assert kinds.index("task.created") < kinds.index("task.completed")
 
@@ -183,7 +190,8 @@ async def test_sends_task_cancelled_when_task_is_cancelled(tmp_path: Path) -> No
         cancelled = await listener.until("task.cancelled")
         await wait_until_quiet(at.runtime, at.stage.session_id)
 
-    assert (cancelled.data["description"], cancelled.data["status"]) == ("A", "cancelled")
+    assert cancelled.data["description"] == "A"
+    assert cancelled.data["status"] == "cancelled"
     assert "completedAt" in cancelled.data
 
 
@@ -322,7 +330,8 @@ async def test_a_cursor_from_before_what_was_forgotten_is_told_to_begin_afresh(t
 async def test_what_is_no_cursor_is_refused_before_anything_is_streamed(tmp_path: Path, after: str) -> None:
     async with serve_delegation(tmp_path, {}) as at:
         told = await at.get(f"/v1/events?after={after}")
-    assert (told.status, told.json["name"]) == (400, "BadRequest")
+    assert told.status == 400
+    assert told.json["name"] == "BadRequest"
 
 
 @pytest.mark.spec("H-06")

@@ -81,8 +81,12 @@ async def test_task_detail_accessible_for_completed_tasks_after_restart(tmp_path
         again = {name: await at.json(f"/v1/tasks/{task['sessionID']}/logs") for name, task in before.items()}
         group = await at.json(f"/v1/task-groups/{before['Good']['batchId']}")
 
-    assert (after, again) == (before, logs)
-    assert (after["Good"]["status"], after["Good"]["progress"]["toolCalls"]) == ("completed", 1)
-    assert (after["Bad"]["status"], "on fire" in after["Bad"]["error"]) == ("error", True)
-    assert (after["Stopped"]["status"], "completedAt" in after["Stopped"]) == ("cancelled", True)
+    assert after == before
+    assert again == logs
+    assert after["Good"]["status"] == "completed"
+    assert after["Good"]["progress"]["toolCalls"] == 1
+    assert after["Bad"]["status"] == "error"
+    assert ("on fire" in after["Bad"]["error"]) is True
+    assert after["Stopped"]["status"] == "cancelled"
+    assert ("completedAt" in after["Stopped"]) is True
     assert group["stats"]["completionRate"] == pytest.approx(1 / 3)

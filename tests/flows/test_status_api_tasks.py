@@ -69,7 +69,10 @@ async def test_returns_all_tasks_when_no_filters_applied(board: StageClient) -> 
     rest = await board.json("/v1/tasks", offset=50)
 
     assert page.keys() == {"tasks", "total", "limit", "offset"}
-    assert (len(page["tasks"]), page["total"], page["limit"], page["offset"]) == (50, 65, 50, 0)
+    assert len(page["tasks"]) == 50
+    assert page["total"] == 65
+    assert page["limit"] == 50
+    assert page["offset"] == 0
     assert names(page)[:5] == ["Stop me", "Wait", "Explore ÄRGER", "Break", "Find the Blue Door"]
     assert names(page)[5:] + names(rest) == [f"Count 100% of {n}_{n}" for n in reversed(range(MANY))]
 
@@ -86,7 +89,8 @@ async def test_returns_all_tasks_when_no_filters_applied(board: StageClient) -> 
 )
 async def test_filters_by_status_parameter(board: StageClient, status: str, found: list[str]) -> None:
     page = await board.json("/v1/tasks", status=status)
-    assert (names(page), page["total"]) == (found, len(found))
+    assert names(page) == found
+    assert page["total"] == len(found)
     assert {task["status"] for task in page["tasks"]} <= {status}
 
 
@@ -96,9 +100,12 @@ async def test_filters_by_agent_parameter(board: StageClient) -> None:
     others = await board.json("/v1/tasks", agent="general", limit=1)
     nobody = await board.json("/v1/tasks", agent="gen")
 
-    assert (names(explorers), explorers["total"]) == (["Explore ÄRGER"], 1)
-    assert (len(others["tasks"]), others["total"]) == (1, MANY + 4)
-    assert (names(nobody), nobody["total"]) == ([], 0)
+    assert names(explorers) == ["Explore ÄRGER"]
+    assert explorers["total"] == 1
+    assert len(others["tasks"]) == 1
+    assert others["total"] == MANY + 4
+    assert names(nobody) == []
+    assert nobody["total"] == 0
 
 
 @pytest.mark.spec("H-03")
@@ -123,7 +130,8 @@ async def test_filters_by_agent_parameter(board: StageClient) -> None:
 )
 async def test_searches_description_by_keyword(board: StageClient, search: str, total: int) -> None:
     page = await board.json("/v1/tasks", search=search, limit=200)
-    assert (len(page["tasks"]), page["total"]) == (total, total)
+    assert len(page["tasks"]) == total
+    assert page["total"] == total
     assert all(search.casefold() in name.casefold() for name in names(page))
 
 
@@ -134,7 +142,9 @@ async def test_paginates_with_limit_and_offset(board: StageClient) -> None:
     beyond = await board.json("/v1/tasks", limit=10, offset=10_000)
 
     assert page["tasks"] == everything["tasks"][20:30]
-    assert (page["total"], page["limit"], page["offset"]) == (MANY + 5, 10, 20)
+    assert page["total"] == MANY + 5
+    assert page["limit"] == 10
+    assert page["offset"] == 20
     assert beyond == {"tasks": [], "total": MANY + 5, "limit": 10, "offset": 10_000}
 
 
@@ -161,7 +171,8 @@ async def test_returns_total_count_alongside_results(
 async def test_a_page_has_two_hundred_tasks_at_most(board: StageClient) -> None:
     for limit in (200, 201, 10**15):
         page = await board.json("/v1/tasks", limit=limit)
-        assert (page["limit"], len(page["tasks"])) == (200, MANY + 5)
+        assert page["limit"] == 200
+        assert len(page["tasks"]) == MANY + 5
 
 
 @pytest.mark.spec("H-03")
@@ -197,7 +208,8 @@ async def test_nonsense_in_a_query_is_refused_with_a_sentence_about_it(
     board: StageClient, query: str
 ) -> None:
     told = await board.get(f"/v1/tasks?{query}")
-    assert (told.status, told.json["name"]) == (400, "BadRequest")
+    assert told.status == 400
+    assert told.json["name"] == "BadRequest"
     assert told.json["data"]["message"].startswith(query.partition("=")[0])
     assert len(told.body) < 300
 
@@ -206,13 +218,15 @@ async def test_nonsense_in_a_query_is_refused_with_a_sentence_about_it(
 async def test_a_zero_byte_is_nothing_to_search_for(board: StageClient) -> None:
     for query in ("search=%00", "agent=a%00", "status=running%00", "limit=1%00"):
         told = await board.get(f"/v1/tasks?{query}")
-        assert (told.status, "NUL" in told.json["data"]["message"]) == (400, True)
+        assert told.status == 400
+        assert ("NUL" in told.json["data"]["message"]) is True
 
 
 @pytest.mark.spec("H-03")
 async def test_names_that_nobody_knows_are_passed_over(board: StageClient) -> None:
     page = await board.json("/v1/tasks?directory=/x&workspace=&limit=1&Status=nonsense&__proto__=1")
-    assert (page["limit"], page["total"]) == (1, MANY + 5)
+    assert page["limit"] == 1
+    assert page["total"] == MANY + 5
 
 
 @pytest.mark.spec("H-04")
@@ -220,7 +234,8 @@ async def test_names_that_nobody_knows_are_passed_over(board: StageClient) -> No
 async def test_returns_full_task_object_for_valid_id(board: StageClient, name: str) -> None:
     task = await task_named(board.runtime, name)
     told = await board.get(f"/v1/tasks/{task.session_id}")
-    assert (told.status, told.body) == (200, await wired(board, name))
+    assert told.status == 200
+    assert told.body == await wired(board, name)
     assert told.headers["content-type"] == "application/json"
 
 
@@ -230,12 +245,18 @@ async def test_a_task_says_all_that_is_known_of_it(board: StageClient) -> None:
     task = await board.json(f"/v1/tasks/{found.session_id}")
     broken = (await board.json("/v1/tasks", status="error"))["tasks"][0]
 
-    assert (task["sessionID"], task["parentSessionID"]) == (found.session_id, board.stage.session_id)
-    assert (task["description"], task["prompt"], task["agent"]) == ("Find the Blue Door", "find", "general")
-    assert (task["status"], task["result"]) == ("completed", "It is behind the green one.")
-    assert (task["resumeCount"], task["isForked"]) == (0, False)
+    assert task["sessionID"] == found.session_id
+    assert task["parentSessionID"] == board.stage.session_id
+    assert task["description"] == "Find the Blue Door"
+    assert task["prompt"] == "find"
+    assert task["agent"] == "general"
+    assert task["status"] == "completed"
+    assert task["result"] == "It is behind the green one."
+    assert task["resumeCount"] == 0
+    assert task["isForked"] is False
     assert task["startedAt"] <= task["completedAt"]
-    assert (task["progress"]["toolCalls"], task["progress"]["lastTools"]) == (1, ["echo"])
+    assert task["progress"]["toolCalls"] == 1
+    assert task["progress"]["lastTools"] == ["echo"]
     assert "the model is on fire" in broken["error"]
 
 
@@ -245,7 +266,8 @@ async def test_a_task_says_all_that_is_known_of_it(board: StageClient) -> None:
 )
 async def test_returns_404_for_unknown_id(board: StageClient, id: str) -> None:
     told = await board.get(f"/v1/tasks/{id}")
-    assert (told.status, told.json["name"]) == (404, "NotFoundError")
+    assert told.status == 404
+    assert told.json["name"] == "NotFoundError"
     assert told.json["data"]["message"]
     assert told.headers["content-type"] == "application/json"
 
@@ -265,7 +287,9 @@ async def test_returns_message_history_for_a_running_task(board: StageClient) ->
     assert [entry["info"]["role"] for entry in log] == ["user", "assistant"]
     assert log[0]["parts"][0]["text"] == "wait"
     said, called = (part for part in log[1]["parts"] if part["type"] in {"text", "tool"})
-    assert (said["text"], called["tool"], called["state"]["status"]) == ("I begin.", "gate", "running")
+    assert said["text"] == "I begin."
+    assert called["tool"] == "gate"
+    assert called["state"]["status"] == "running"
 
 
 @pytest.mark.spec("H-04")
@@ -273,7 +297,8 @@ async def test_messages_are_returned_unmasked(board: StageClient) -> None:
     task = await task_named(board.runtime, "Find the Blue Door")
     log = await board.json(f"/v1/tasks/{task.session_id}/logs")
     (called,) = (part for entry in log for part in entry["parts"] if part["type"] == "tool")
-    assert (called["state"]["input"], called["state"]["output"]) == ({"text": SECRET}, SECRET)
+    assert called["state"]["input"] == {"text": SECRET}
+    assert called["state"]["output"] == SECRET
 
 
 @pytest.mark.spec("H-04")
@@ -289,7 +314,8 @@ async def test_returns_message_history_for_a_completed_task(board: StageClient) 
 @pytest.mark.spec("H-04")
 async def test_returns_404_for_unknown_task_id(board: StageClient) -> None:
     told = await board.get(f"/v1/tasks/{UNKNOWN}/logs")
-    assert (told.status, told.json["name"]) == (404, "NotFoundError")
+    assert told.status == 404
+    assert told.json["name"] == "NotFoundError"
     assert UNKNOWN in told.json["data"]["message"]
 
 
@@ -306,8 +332,12 @@ async def test_returns_group_with_all_member_tasks_and_aggregate_stats(board: St
     assert stats.keys() == {
         "completed", "running", "error", "cancelled", "total", "completionRate", "totalToolCalls", "duration",
     }  # fmt: skip
-    assert (stats["completed"], stats["running"], stats["error"], stats["cancelled"]) == (2, 1, 1, 1)
-    assert (stats["total"], stats["completionRate"]) == (5, 0.4)
+    assert stats["completed"] == 2
+    assert stats["running"] == 1
+    assert stats["error"] == 1
+    assert stats["cancelled"] == 1
+    assert stats["total"] == 5
+    assert stats["completionRate"] == 0.4
     assert stats["totalToolCalls"] == sum(task["progress"]["toolCalls"] for task in group["tasks"]) >= 2
     assert isinstance(stats["duration"], int)
 
@@ -319,8 +349,12 @@ async def test_a_group_whose_tasks_have_all_ended_has_zeros_for_what_there_is_no
     batch = (await task_named(board.runtime, "Count 100% of 0_0")).batch_id
     stats = (await board.json(f"/v1/task-groups/{batch}"))["stats"]
     again = (await board.json(f"/v1/task-groups/{batch}"))["stats"]
-    assert (stats["running"], stats["error"], stats["cancelled"], stats["totalToolCalls"]) == (0, 0, 0, 0)
-    assert (stats["completed"], stats["completionRate"]) == (MANY, 1)
+    assert stats["running"] == 0
+    assert stats["error"] == 0
+    assert stats["cancelled"] == 0
+    assert stats["totalToolCalls"] == 0
+    assert stats["completed"] == MANY
+    assert stats["completionRate"] == 1
     assert stats == again, "its duration has come to an end, too"
 
 
@@ -328,7 +362,8 @@ async def test_a_group_whose_tasks_have_all_ended_has_zeros_for_what_there_is_no
 @pytest.mark.parametrize("id", ["bat_none", "%25", "x" * 500])
 async def test_returns_404_for_unknown_group_id(board: StageClient, id: str) -> None:
     told = await board.get(f"/v1/task-groups/{id}")
-    assert (told.status, told.json["name"]) == (404, "NotFoundError")
+    assert told.status == 404
+    assert told.json["name"] == "NotFoundError"
     assert told.json["data"]["message"]
 
 
@@ -340,10 +375,13 @@ async def test_why_says_in_a_sentence_what_a_session_waits_for(board: StageClien
     parent = await board.json(f"/v1/sessions/{board.stage.session_id}/why")
     unknown = await board.get(f"/v1/sessions/{UNKNOWN}/why")
 
-    assert (child["sessionID"], child["code"]) == (task.session_id, "tool")
+    assert child["sessionID"] == task.session_id
+    assert child["code"] == "tool"
     assert "gate" in child["sentence"]
-    assert (parent["code"], parent["on"]) == ("tasks", [task.session_id])
-    assert (unknown.status, unknown.json["name"]) == (404, "NotFoundError")
+    assert parent["code"] == "tasks"
+    assert parent["on"] == [task.session_id]
+    assert unknown.status == 404
+    assert unknown.json["name"] == "NotFoundError"
 
 
 @pytest.mark.spec("H-03")
@@ -351,5 +389,6 @@ async def test_why_says_in_a_sentence_what_a_session_waits_for(board: StageClien
 async def test_nothing_is_changed_by_the_status_api(board: StageClient, method: str) -> None:
     for path in ("/v1/tasks", f"/v1/tasks/{UNKNOWN}", "/v1/events", "/v1/health"):
         told = await board.request(method, path, headers=board.authorization)
-        assert (told.status, told.json["name"]) == (405, "MethodNotAllowedError"), path
+        assert told.status == 405, path
+        assert told.json["name"] == "MethodNotAllowedError", path
         assert "GET" in told.headers["allow"]

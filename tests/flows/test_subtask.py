@@ -59,7 +59,8 @@ async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_c
     assert roles(entries) == ["user", "assistant", "user", "assistant"]
     begun = entries[1].info
     assert isinstance(begun, AssistantMessage)
-    assert (begun.finish, begun.parent_id) == ("tool-calls", entries[0].info.id)
+    assert begun.finish == "tool-calls"
+    assert begun.parent_id == entries[0].info.id
     assert answer_of(entry).parent_id == entries[0].info.id
     assert title == "Both, please"
 
@@ -92,7 +93,8 @@ async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_pa
         await at.runtime.wait(at.session_id)
     *_, result, go_on = at.request_messages()
     assert isinstance(result, ToolTurn)
-    assert (result.output, len(at.model.requests)) == ("Found.", 1)
+    assert result.output == "Found."
+    assert len(at.model.requests) == 1
     assert isinstance(go_on, UserTurn)
     assert go_on.text.startswith(GO_ON)
 
@@ -201,6 +203,9 @@ async def test_a_prompt_that_is_addressed_to_a_subagent_becomes_a_task_for_it(tm
         session = await at.runtime.session(at.session_id)
         again = await at.runtime.prompt(child.id, "Where is it?", agent="explore")
         grandchildren = await at.runtime.children(child.id)
-    assert (entry.text, session.agent, child.agent) == ("It says: a.txt", "build", "explore")
+    assert entry.text == "It says: a.txt"
+    assert session.agent == "build"
+    assert child.agent == "explore"
     assert child.title == "Where is it? (@explore subagent)"
-    assert (again.text, grandchildren) == ("In a.txt.", ())
+    assert again.text == "In a.txt."
+    assert grandchildren == ()

@@ -50,7 +50,8 @@ async def test_a_task_returns_what_its_child_said_and_names_its_session(tmp_path
     head, tail = state.output.index("<task_metadata>"), state.output.index("</task_metadata>")
     assert f"session_id: {child.id}" in state.output[head:tail]
     assert "finish: stop" in state.output[head:tail]
-    assert (state.title, child.title) == ("Find it", "Find it (@general subagent)")
+    assert state.title == "Find it"
+    assert child.title == "Find it (@general subagent)"
     assert state.metadata["sessionId"] == child.id
     assert state.metadata["parentSessionId"] == at.session_id == child.parent_id
     assert state.metadata["model"] == {"providerID": "scripted", "modelID": "scripted"}
@@ -82,7 +83,9 @@ async def test_the_part_names_the_child_while_it_works(tmp_path: Path) -> None:
         await wait_until_rest(at.runtime, at.session_id)
     assert isinstance(state, ToolRunning)
     assert state.metadata is not None
-    assert (state.title, state.metadata["sessionId"], status) == ("Find it", child, Busy())
+    assert state.title == "Find it"
+    assert state.metadata["sessionId"] == child
+    assert status == Busy()
 
 
 @pytest.mark.spec("D-02")
@@ -134,7 +137,10 @@ async def test_tasks_of_one_step_work_at_the_same_time_and_share_a_batch(tmp_pat
         batches = {task.batch_id for task in await at.runtime.tasks.list(at.session_id)}
         notices = await read_notices(at)
     first, second = request_outputs(at.model.requests[-1])
-    assert ("A." in first, "B." in second, len(batches), notices) == (True, True, 1, [])
+    assert ("A." in first) is True
+    assert ("B." in second) is True
+    assert len(batches) == 1
+    assert notices == []
 
 
 @pytest.mark.spec("D-01", "T-17")
@@ -161,7 +167,10 @@ async def test_a_task_id_goes_on_with_the_child_in_its_own_session(tmp_path: Pat
     assert "Dark red." in second.output
     last = [r for r in at.model.requests if r.messages[0] == UserTurn("look")][-1]
     assert [told.text for told in last.messages if isinstance(told, UserTurn)] == ["look", "deeper"]
-    assert (task.resume_count, task.status, task.result, notices) == (1, "completed", "Dark red.", [])
+    assert task.resume_count == 1
+    assert task.status == "completed"
+    assert task.result == "Dark red."
+    assert notices == []
 
 
 def _child(output: str) -> str:
@@ -181,7 +190,8 @@ async def test_a_child_that_failed_fails_the_call_with_its_error(tmp_path: Path)
     assert isinstance(state, ToolFailed)
     assert "no such model" in state.error
     assert "APIError" in state.error
-    assert (answer.text, task.status) == ("A pity.", "error")
+    assert answer.text == "A pity."
+    assert task.status == "error"
 
 
 @pytest.mark.spec("D-01")
@@ -232,11 +242,14 @@ async def test_a_child_that_a_person_rejects_is_an_error_of_the_call(tmp_path: P
         await wait_until_quiet(at.runtime, at.session_id)
         (state,) = await at.states()
         task = await at.runtime.tasks.get(child)
-    assert (asked.session_id, listed.call.ask_id, status) == (child, asked.id, Busy())
+    assert asked.session_id == child
+    assert listed.call.ask_id == asked.id
+    assert status == Busy()
     assert [each.id for each in listed.lineage] == [at.session_id, child]
     assert isinstance(state, ToolFailed)
     assert "rejected" in state.error
-    assert (task.status, task.ended_by) == ("error", "user")
+    assert task.status == "error"
+    assert task.ended_by == "user"
 
 
 @pytest.mark.spec("D-01", "C-08")
@@ -292,7 +305,8 @@ async def test_a_foreground_task_moves_to_the_background_and_its_parent_goes_on(
     assert moved.status == again.status == "running"
     assert isinstance(state, ToolCompleted)
     assert "goes on in the background" in state.output
-    assert ('Agent "F" finished' in notice.text, answer) == (True, "It came.")
+    assert ('Agent "F" finished' in notice.text) is True
+    assert answer == "It came."
 
 
 @pytest.mark.spec("D-12", "T-04")
@@ -335,7 +349,8 @@ async def test_a_task_that_is_not_the_callers_is_an_error(tmp_path: Path) -> Non
         (state,) = await at.states()
         children = await at.runtime.children(at.session_id)
     assert isinstance(state, ToolFailed)
-    assert ("You have no task" in state.error, children) == (True, ())
+    assert ("You have no task" in state.error) is True
+    assert children == ()
 
 
 @pytest.mark.spec("T-14", "X-11")
@@ -366,7 +381,9 @@ async def test_a_sync_task_goes_on_after_a_restart(tmp_path: Path) -> None:
         entries = await again.runtime.messages(at.session_id)
         status = await again.runtime.status(at.session_id)
     assert entries[-1].text == "Ok."
-    assert (after.status, after.result, status) == ("completed", "Red.", Idle())
+    assert after.status == "completed"
+    assert after.result == "Red."
+    assert status == Idle()
     kept = ("session_id", "parent_session_id", "parent_message_id", "started_at", "batch_id", "prompt")
     assert [getattr(before, name) for name in kept] == [getattr(after, name) for name in kept]
     assert runs[0] == runs[1]

@@ -54,7 +54,8 @@ async def test_a_sync_task_counts_in_no_progress_and_in_no_list_of_background_ta
     assert "\nAll 2 tasks finished.\n" in hidden_text(told[-1])
     assert kinds == {"A": "background", "B": "background", "S": "sync"}
     assert isinstance(listed, ToolCompleted)
-    assert (listed.title, len(listed.output.splitlines())) == ("2 tasks", 2)
+    assert listed.title == "2 tasks"
+    assert len(listed.output.splitlines()) == 2
 
 
 async def test_one_task_is_listed_and_told_of_in_the_singular(tmp_path: Path) -> None:
@@ -117,9 +118,13 @@ async def test_the_status_api_and_its_client_show_sync_tasks_when_they_are_asked
     assert {kind: page["total"] for kind, page in pages.items()} == {"background": 2, "sync": 1, "all": 3}
     assert usual == pages["background"]
     assert nonsense.status == 400
-    assert (stats["totalTasks"], stats["byStatus"]["completed"], health["taskCount"]) == (2, 2, 2)
-    assert (one["kind"], one["description"]) == ("sync", "S")
-    assert (_shown(group["tasks"]), group["stats"]["total"]) == (["A", "B", "S"], 2)
+    assert stats["totalTasks"] == 2
+    assert stats["byStatus"]["completed"] == 2
+    assert health["taskCount"] == 2
+    assert one["kind"] == "sync"
+    assert one["description"] == "S"
+    assert _shown(group["tasks"]) == ["A", "B", "S"]
+    assert group["stats"]["total"] == 2
     assert {task["description"]: task["kind"] for task in tree.json}["S"] == "sync"
     assert snapshots == [["A", "B"], ["S"], ["A", "B", "S"]]
     assert [task.description for task in page.tasks] == ["S"]
@@ -152,9 +157,13 @@ async def test_a_task_whose_session_was_deleted_stays_in_every_list_as_gone(tmp_
         (shown,) = (await at.json("/v1/tasks"))["tasks"]
         await at.stage.prompt("list")
         (said,) = request_outputs(at.stage.model.requests[-1])[-1:]
-    assert (listed.session_id, listed.gone, listed.result) == (child, True, "a is done.")
-    assert (shown["sessionID"], shown["gone"]) == (child, True)
-    assert (told.data["sessionID"], told.data["gone"]) == (child, True)
+    assert listed.session_id == child
+    assert listed.gone is True
+    assert listed.result == "a is done."
+    assert shown["sessionID"] == child
+    assert shown["gone"] is True
+    assert told.data["sessionID"] == child
+    assert told.data["gone"] is True
     assert said.startswith(f"{child} (gone) completed @general")
 
 
@@ -184,8 +193,10 @@ async def test_the_facts_of_a_resumed_task_are_of_its_run_and_sums_are_named_so(
     assert second.partition("<task_metadata>")[2] == read.partition("<task_metadata>")[2]
     assert task.progress is not None
     assert task.totals is not None
-    assert (task.progress.tool_calls, task.progress.tokens.input) == (0, _tokens("tokens", second))
-    assert (task.totals.runs, task.totals.tool_calls) == (2, 2)
+    assert task.progress.tool_calls == 0
+    assert task.progress.tokens.input == _tokens("tokens", second)
+    assert task.totals.runs == 2
+    assert task.totals.tool_calls == 2
     assert task.totals.tokens.input == _tokens("total_tokens", second)
 
 

@@ -107,8 +107,10 @@ async def test_a_tool_that_fails_tells_the_model_and_spares_its_siblings(
     assert error in failed.error
     assert isinstance(fine, ToolCompleted)
     first, second = (told for told in at.request_messages() if isinstance(told, ToolTurn))
-    assert (first.output, first.failed) == (failed.error, True)
-    assert (second.output, second.failed) == ("a", False)
+    assert first.output == failed.error
+    assert first.failed is True
+    assert second.output == "a"
+    assert second.failed is False
 
 
 @pytest.mark.spec("C-02")
@@ -159,8 +161,10 @@ async def test_a_tool_knows_where_it_runs(tmp_path: Path) -> None:
         step = (await at.messages())[1]
 
     (context,) = contexts
-    assert (context.session_id, context.message_id) == (at.session_id, step.info.id)
-    assert (context.agent, context.directory) == ("build", str(tmp_path))
+    assert context.session_id == at.session_id
+    assert context.message_id == step.info.id
+    assert context.agent == "build"
+    assert context.directory == str(tmp_path)
 
 
 async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
@@ -168,7 +172,8 @@ async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
         await at.prompt("hello")
 
     (spec,) = at.model.requests[0].tools
-    assert (spec.name, spec.description) == ("echo", "Does something with a text.")
+    assert spec.name == "echo"
+    assert spec.description == "Does something with a text."
     assert "text" in str(spec.parameters)
 
 

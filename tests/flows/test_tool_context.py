@@ -82,7 +82,8 @@ async def test_what_a_tool_says_of_itself_is_shown_at_once_and_kept_with_its_res
     assert isinstance(shown.part.state, ToolRunning)
     assert shown.part.state.metadata == {"percent": 50, "kept": True}
     assert isinstance(done, ToolCompleted)
-    assert (done.title, done.metadata) == ("Half", {"percent": 100, "kept": True})
+    assert done.title == "Half"
+    assert done.metadata == {"percent": 100, "kept": True}
     assert isinstance(broke, ToolFailed)
     assert broke.metadata == {"percent": 10}
 
@@ -142,7 +143,8 @@ async def test_an_async_tool_waits_as_a_row_until_its_result_is_given(tmp_path: 
         await at.prompt("go")
         assert isinstance(await at.status(), WaitingAsync)
         waiting = await at.open_call()
-        assert (orders, waiting.open and waiting.open.note) == ([waiting.id], "Deploying to prod.")
+        assert orders == [waiting.id]
+        assert (waiting.open and waiting.open.note) == "Deploying to prod."
         await at.runtime.complete(waiting.id, "it is up")
         await at.runtime.wait(at.session_id)
         *_, last = await at.messages()

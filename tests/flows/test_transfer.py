@@ -70,7 +70,9 @@ async def test_a_round_trip_loses_nothing(tmp_path: Path) -> None:
     assert not done.troubles
     assert before == after
     assert any(b'"hologram"' in body for body in after.values())
-    assert (task.session_id, task.result, todo_there.content) == (child.id, "A is 1.", "mend it")
+    assert task.session_id == child.id
+    assert task.result == "A is 1."
+    assert todo_there.content == "mend it"
     assert answer.text == "Yes."
     head, *_, said, asked = model.requests[0].messages
     assert isinstance(head, UserTurn)
@@ -118,9 +120,14 @@ async def test_a_call_that_waits_is_resumed_where_its_session_was_imported(tmp_p
 
     assert waiting.open is not None
     assert isinstance(status, WaitingAsync)
-    assert (status.pending_id, status.timeout) == (waiting.id, waiting.open.due)
-    assert (record.id, record.external_ref, record.timeout) == (waiting.id, "job-7", waiting.open.due)
-    assert (done, done.status, last.text) == (again, "completed", "Shipped.")
+    assert status.pending_id == waiting.id
+    assert status.timeout == waiting.open.due
+    assert record.id == waiting.id
+    assert record.external_ref == "job-7"
+    assert record.timeout == waiting.open.due
+    assert done == again
+    assert done.status == "completed"
+    assert last.text == "Shipped."
     assert len(model.requests) == 1
     results = [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)]
     assert results == ["v2 is live", "hi"]
@@ -163,7 +170,8 @@ async def test_a_call_whose_time_is_over_expires_after_the_import(tmp_path: Path
                 await inside(runtime).store.expire()
                 await runtime.wait(at.session_id)
         pending_call = await runtime.async_tools.get(waiting.id)
-    assert (pending_call.status, pending_call.error) == ("expired", "Tool execution timed out")
+    assert pending_call.status == "expired"
+    assert pending_call.error == "Tool execution timed out"
     assert len(model.requests) == 1
 
 
@@ -186,7 +194,9 @@ async def test_what_ran_when_it_was_exported_is_cut_off_and_the_session_can_go_o
         assert not model.requests
         answer = await asyncio.wait_for(runtime.prompt(at.session_id, "and?"), PATIENCE)
     assert isinstance(state, ToolFailed)
-    assert (state.error, gate.runs, answer.text) == (CALL_CUT_OFF, 1, "Again.")
+    assert state.error == CALL_CUT_OFF
+    assert gate.runs == 1
+    assert answer.text == "Again."
     assert CALL_CUT_OFF in [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)]
 
 
@@ -227,7 +237,8 @@ async def test_another_session_under_the_same_id_is_a_conflict_and_changes_nothi
         after = await export_files(at.runtime, tmp_path / "again")
     (trouble,) = done.troubles
     assert "with other content in" in trouble.why
-    assert (done.taken, after) == ((), before)
+    assert done.taken == ()
+    assert after == before
 
 
 @pytest.mark.spec("P-13")
@@ -283,7 +294,8 @@ async def test_an_export_is_private_has_an_index_and_tells_no_secret(tmp_path: P
         "byExpiration": [{"pendingID": waiting.id, "expiresAt": waiting.open.due}],
     }
     record = json.loads(found[f"pending_tool/{waiting.id}.json"])
-    assert (record["status"], record["webhookURL"]) == ("waiting", "https://ci.example/done")
+    assert record["status"] == "waiting"
+    assert record["webhookURL"] == "https://ci.example/done"
     everything = b"".join(found.values())
     assert secrets
     assert not any(secret.reveal().encode() in everything for secret in secrets)

@@ -55,7 +55,8 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> 
         other = await at.runtime.create_session(directory=tmp_path)
         found = await at.runtime.find_session(at.session_id)
         without_prefix = await at.runtime.find_session(at.session_id.removeprefix("ses_"))
-        assert (found.id, without_prefix.id) == (at.session_id, at.session_id)
+        assert found.id == at.session_id
+        assert without_prefix.id == at.session_id
         with pytest.raises(InvalidInput, match="write more of the id"):
             await at.runtime.find_session("ses_")
         with pytest.raises(NotFound):
@@ -72,7 +73,9 @@ async def test_a_session_begun_again_with_its_key_is_the_same_in_one_directory(t
         elsewhere, _ = await at.runtime.begin("Hi", key="k", directory=tmp_path / "other")
         await at.runtime.wait_tree(elsewhere.id)
         await at.runtime.wait_tree(first.id)
-        assert (first.id, one, again.title) == (again.id, two, "A greeting")
+        assert first.id == again.id
+        assert one == two
+        assert again.title == "A greeting"
         assert elsewhere.id != first.id
         assert len(at.model.requests) == 2
 
@@ -86,4 +89,6 @@ async def test_whether_somebody_runs_a_session_is_known(tmp_path: Path) -> None:
         during = await at.runtime.is_running(at.session_id)
         await at.abort()
         after = await at.runtime.is_running(at.session_id)
-    assert (before, during, after) == (False, True, False)
+    assert before is False
+    assert during is True
+    assert after is False

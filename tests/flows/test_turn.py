@@ -38,8 +38,10 @@ async def test_a_prompt_is_answered_and_the_session_rests(tmp_path: Path) -> Non
 
     assert answer.text == "Hi there."
     assert stored == answer
-    assert (question.text, roles([question, stored])) == ("hello", ["user", "assistant"])
-    assert (answer_of(answer).finish, answer_of(answer).error) == ("stop", None)
+    assert question.text == "hello"
+    assert roles([question, stored]) == ["user", "assistant"]
+    assert answer_of(answer).finish == "stop"
+    assert answer_of(answer).error is None
     assert answer_of(answer).parent_id == question.info.id
     assert answer_of(answer).tokens.total == 2
     assert status == Idle()
@@ -86,7 +88,9 @@ async def test_each_change_of_status_is_published_once_and_the_list_has_who_is_n
         await at.listener.until(SessionIdle)
         after = await at.runtime.statuses()
 
-    assert (before, during, after) == ({}, {at.session_id: Busy()}, {})
+    assert before == {}
+    assert during == {at.session_id: Busy()}
+    assert after == {}
     assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), Idle()]
     assert len(at.listener.of(SessionIdle)) == 1
 
@@ -144,7 +148,8 @@ async def test_a_tool_part_is_seen_written_running_and_completed(tmp_path: Path)
     assert statuses == ["pending", "pending", "running", "completed"]
     assert [state.input for state in seen] == [{}, *[{"text": "a"}] * 3]
     assert isinstance(seen[-1], ToolCompleted)
-    assert (seen[-1].output, seen[-1].time.end is not None) == ("a", True)
+    assert seen[-1].output == "a"
+    assert (seen[-1].time.end is not None) is True
 
 
 @pytest.mark.spec("C-02")

@@ -99,7 +99,8 @@ async def test_a_person_who_speaks_ends_the_wait(tmp_path: Path) -> None:
     assert waiting.open is not None
     assert waiting.open.note.startswith("until 2")
     assert waiting.open.note.endswith(" UTC: Look.")
-    assert (answer.text, told(model)) == ("Yes?", [WAIT_ENDED])
+    assert answer.text == "Yes?"
+    assert told(model) == [WAIT_ENDED]
 
 
 async def test_a_wait_is_ended_from_outside_as_any_pending_call(tmp_path: Path) -> None:

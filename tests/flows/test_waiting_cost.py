@@ -76,7 +76,8 @@ async def test_a_session_that_waits_leaves_no_object_and_no_task_behind(tmp_path
         for _ in range(3):  # something else of this process may be made meanwhile, not every time
             objects = _objects()
             sessions = await _park(runtime, ROUND)
-            assert (runtime.live, len(asyncio.all_tasks())) == (0, tasks)
+            assert runtime.live == 0
+            assert len(asyncio.all_tasks()) == tasks
             more.append(_objects() - objects)
         status = await runtime.status(sessions[-1])
         assert min(more) < ROUND / 2, f"there is something for each of them: {more}"

@@ -40,7 +40,8 @@ async def test_no_spelling_of_a_local_address_is_fetched_unasked(tmp_path: Path,
         calls = fetches(*(each.format(port=port) for each in SPELLINGS))
         found = await run_calls(tmp_path, create_yard(tmp_path), calls, agent=agent, permission=EVERYTHING)
     ran = [SPELLINGS[number] for number in found.unasked]
-    assert (ran, service.requests) == ([], [])
+    assert ran == []
+    assert service.requests == []
     assert CANARY not in found.text
     asked = {each.permission for each in found.asks if each is not None}
     assert asked == {"webfetch_local"}
@@ -58,10 +59,12 @@ async def test_a_local_server_is_fetched_when_a_person_allows_it(tmp_path: Path)
             await at.runtime.answer(asked.request.id, "once")
             await at.runtime.wait(at.session_id)
             (state,) = await at.states()
-    assert (asked.request.permission, asked.request.patterns) == ("webfetch_local", (url,))
+    assert asked.request.permission == "webfetch_local"
+    assert asked.request.patterns == (url,)
     assert asked.request.metadata["addresses"] == "127.0.0.1, ::1"
     assert isinstance(state, ToolCompleted)
-    assert (state.output, len(service.requests)) == (CANARY, 1)
+    assert state.output == CANARY
+    assert len(service.requests) == 1
 
 
 @pytest.mark.spec("Z-06")
@@ -139,7 +142,9 @@ async def test_a_redirect_is_judged_by_the_rules_of_the_session(tmp_path: Path) 
     assert asked.request.patterns == (f"{to}/other",)
     assert isinstance(there, ToolCompleted)
     assert isinstance(again, ToolCompleted)
-    assert (there.output, again.output, service.requests) == ("there", "other", [])
+    assert there.output == "there"
+    assert again.output == "other"
+    assert service.requests == []
     assert isinstance(other, ToolFailed)
     assert f"redirects to {to}/other. If you want that page, call webfetch" in other.error
     assert isinstance(secret, ToolFailed)

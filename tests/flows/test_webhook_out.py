@@ -63,15 +63,14 @@ async def test_whoever_wanted_to_be_told_of_a_result_is(tmp_path: Path) -> None:
 
     result = {"title": "Deployed", "output": "v2 is live", "metadata": {"v": 2}}
     assert told.json == {"pendingID": call_id, "result": result}
-    assert (told.path, told.headers["content-type"]) == ("/hook?token=hush", "application/json")
+    assert told.path == "/hook?token=hush"
+    assert told.headers["content-type"] == "application/json"
     assert told.is_signed_with(SECRET)
     assert not told.is_signed_with(SECRET + "AAAA")
-    assert (known_delivery.id, known_delivery.pending_id, known_delivery.attempts, known_delivery.error) == (
-        told.id,
-        call_id,
-        1,
-        None,
-    )
+    assert known_delivery.id == told.id
+    assert known_delivery.pending_id == call_id
+    assert known_delivery.attempts == 1
+    assert known_delivery.error is None
     assert len(receiver.received) == 1
 
 
@@ -92,7 +91,8 @@ async def test_a_failure_and_a_cancel_are_told_as_errors(tmp_path: Path) -> None
         await wait_until_state(at.runtime, "delivered", many=3)
 
     told = {each.json["pendingID"]: each.json["error"] for each in receiver.received}
-    assert (told[first.id], told[second.id]) == ("no route", "cancelled")
+    assert told[first.id] == "no route"
+    assert told[second.id] == "cancelled"
     assert "abort" in told[third.id].lower()
 
 
@@ -174,7 +174,9 @@ async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path
     assert failed.error == "the receiver answered 500"
     assert failed.time.next is not None
     assert 5_000 <= failed.time.next - failed.time.created < 5_500
-    assert (again.state, ended.attempts, ended.error) == ("owed", 3, None)
+    assert again.state == "owed"
+    assert ended.attempts == 3
+    assert ended.error is None
     first, second, third = receiver.received
     assert {first.id, second.id, third.id} == {ended.id}
     assert first.body == second.body == third.body
@@ -196,7 +198,9 @@ async def test_who_wants_nothing_more_gets_nothing_more_until_somebody_asks_for_
             with pytest.raises(Conflict, match="was delivered"):
                 await at.runtime.deliveries.redeliver(dead.id)
 
-    assert (again.state, dead.attempts, ended.attempts) == ("owed", 1, 1)
+    assert again.state == "owed"
+    assert dead.attempts == 1
+    assert ended.attempts == 1
     assert "410" in (dead.error or "")
     assert [each.id for each in receiver.received] == [dead.id, dead.id]
 
@@ -284,8 +288,10 @@ async def test_who_serves_one_tree_posts_for_that_tree_only(tmp_path: Path) -> N
             (told,) = await wait_until_state(runtime, "delivered")
             (left,) = await runtime.deliveries.list("owed")
 
-    assert (told.session_id, left.session_id) == (sessions[1].id, sessions[0].id)
-    assert (left.attempts, len(receiver.received)) == (0, 1)
+    assert told.session_id == sessions[1].id
+    assert left.session_id == sessions[0].id
+    assert left.attempts == 0
+    assert len(receiver.received) == 1
 
 
 @pytest.mark.spec("P-12")
@@ -334,7 +340,8 @@ async def test_an_end_waits_for_a_post_that_is_under_way(tmp_path: Path) -> None
         async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
             (known_delivery,) = await runtime.deliveries.list()
 
-    assert (known_delivery.state, known_delivery.attempts) == ("delivered", 1)
+    assert known_delivery.state == "delivered"
+    assert known_delivery.attempts == 1
 
 
 async def test_a_receiver_that_never_answers_is_left_after_the_deadline(
@@ -348,7 +355,8 @@ async def test_a_receiver_that_never_answers_is_left_after_the_deadline(
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
             (failed,) = await wait_until_deliveries(at.runtime, lambda each: each.error)
 
-    assert (failed.state, "did not answer" in (failed.error or "")) == ("owed", True)
+    assert failed.state == "owed"
+    assert ("did not answer" in (failed.error or "")) is True
 
 
 async def test_a_silent_receiver_holds_up_nobody_else(tmp_path: Path) -> None:
@@ -405,7 +413,8 @@ async def test_a_post_that_breaks_is_a_failure_like_any_other(
         await runtime.async_tools.submit_result(await waiting(runtime), "v2")
         (failed,) = await wait_until_deliveries(runtime, lambda each: each.error)
 
-    assert (failed.state, failed.error) == ("owed", "sending failed: RuntimeError")
+    assert failed.state == "owed"
+    assert failed.error == "sending failed: RuntimeError"
     assert "hush" not in caplog.text
 
 
@@ -426,7 +435,8 @@ async def test_neither_secrets_nor_tokens_are_logged(
 
     assert f"webhook={known_delivery.id}" in caplog.text
     assert "http://127.0.0.1:" in caplog.text
-    assert (SECRET in caplog.text, "hush" in caplog.text) == (False, False)
+    assert (SECRET in caplog.text) is False
+    assert ("hush" in caplog.text) is False
 
 
 async def test_bad_questions_about_webhooks_are_answered_with_a_sentence(tmp_path: Path) -> None:

@@ -57,9 +57,11 @@ async def test_the_body_of_the_page_is_taken(tmp_path: Path) -> None:
         answer = await post.send(post.build_signed(body))
         call = await post.tools.get(post.id)
 
-    assert (answer.status, json.loads(answer.body)) == (200, {"pendingID": post.id, "status": "completed"})
+    assert answer.status == 200
+    assert json.loads(answer.body) == {"pendingID": post.id, "status": "completed"}
     assert call.result is not None
-    assert (call.result.title, call.result.metadata) == ("Deployed", {"version": 2})
+    assert call.result.title == "Deployed"
+    assert call.result.metadata == {"version": 2}
 
 
 @pytest.mark.spec("P-06")

@@ -196,8 +196,8 @@ def main() -> int:
     _report(tally)
     failed = [_run(*words) != 0 for wanted, words in _plan(options) if wanted]
     if options.tests:
-        words = ("pytest", "-q", "-n", "4", "--dist", "worksteal", "-m", "soak", "tests")
-        failed.append(_run(*words, ASYNCAGENTS_SOAK="all") != 0)
+        marked = ("-q", "-n", "4", "--dist", "worksteal", "-m", "soak", "tests")
+        failed.append(_run("pytest", *marked, ASYNCAGENTS_SOAK="all") != 0)
     if options.mutants:
         failed.append(_run("tests.simulation.killing_seeds", "--check") != 0)
     if options.flows:

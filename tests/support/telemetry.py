@@ -98,7 +98,8 @@ METRIC_SAMPLE = re.compile(
 async def scrape_metrics(caller: HttpClient) -> dict[str, float]:
     """Each line is a comment or a sample, no sample comes twice, and each has its type before it."""
     told = await caller.get("/metrics")
-    assert (told.status, told.headers["content-type"]) == (200, CONTENT_TYPE)
+    assert told.status == 200
+    assert told.headers["content-type"] == CONTENT_TYPE
     samples: dict[str, float] = {}
     types: set[str] = set()
     text = told.body.decode()

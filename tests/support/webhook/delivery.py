@@ -145,7 +145,8 @@ async def assert_resumed_once(post: DeliverySender, result: str) -> None:
     async with asyncio.timeout(PATIENCE):
         await post.stage.listener.until(SessionIdle, lambda event: event.session_id == post.stage.session_id)
     told = [told.output for told in post.stage.request_messages() if isinstance(told, ToolTurn)]
-    assert (told, len(post.stage.model.requests)) == ([result], 3)
+    assert told == [result]
+    assert len(post.stage.model.requests) == 3
 
 
 def result_body(pending_id: str, output: str = "v2 is live") -> bytes:

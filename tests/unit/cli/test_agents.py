@@ -40,14 +40,16 @@ def test_one_agent_is_shown_with_its_rules_by_layer_and_its_prompt(invoke: Invok
     assert shown.stdout.endswith("prompt:\nYou are Ada.\n")
     told = msgspec.json.decode(in_json.stdout)
     assert told["rules"]["agent"] == [{"permission": "bash", "pattern": "*", "action": "deny"}]
-    assert (told["prompt"].strip(), told["default"]) == ("You are Ada.", False)
+    assert told["prompt"].strip() == "You are Ada."
+    assert told["default"] is False
 
 
 @pytest.mark.spec("A-01")
 def test_a_broken_file_is_named_and_stops_nobody(invoke: Invoke, desk: ConfigDesk) -> None:
     path = desk.write(".asyncagents/agents/bad.md", "no head")
     listed = invoke("agents")
-    assert (listed.exit_code, "build" in listed.stdout) == (0, True)
+    assert listed.exit_code == 0
+    assert ("build" in listed.stdout) is True
     assert listed.stderr.startswith(f"warning: {path} has no head")
 
 
@@ -62,11 +64,9 @@ def test_an_agent_that_nobody_knows_is_refused(invoke: Invoke) -> None:
 def test_tools_are_listed_with_what_the_rules_say(invoke: Invoke, desk: ConfigDesk) -> None:
     desk.write("asyncagents.json", {"permission": {"bash": {"*": "ask", "git *": "allow"}}})
     rows = {row["name"]: row for row in msgspec.json.decode(invoke("tools", "--json").stdout)}
-    assert (rows["edit"]["action"], rows["edit"]["effect"], rows["write"]["permission"]) == (
-        "allow",
-        "once",
-        "edit",
-    )
+    assert rows["edit"]["action"] == "allow"
+    assert rows["edit"]["effect"] == "once"
+    assert rows["write"]["permission"] == "edit"
     assert rows["bash"]["action"] == "ask"
     assert rows["bash"]["exceptions"] == [{"pattern": "git *", "action": "allow"}]
     assert {"pattern": "*.env", "action": "ask"} in rows["read"]["exceptions"]
@@ -82,7 +82,9 @@ def test_tools_that_an_agent_does_not_see_are_listed_on_request(invoke: Invoke) 
 
 def test_where_nothing_is_stored_nothing_waits(invoke: Invoke, desk: ConfigDesk) -> None:
     here, everywhere, in_json = invoke("asks"), invoke("asks", "--all"), invoke("asks", "--json")
-    assert (here.exit_code, here.stdout, in_json.stdout) == (0, "", '{"asks":[],"calls":[]}\n')
+    assert here.exit_code == 0
+    assert here.stdout == ""
+    assert in_json.stdout == '{"asks":[],"calls":[]}\n'
     assert here.stderr == f"no open asks in {desk.project}; --all looks everywhere\n"
     assert everywhere.stderr == "no open asks\n"
     assert invoke("answer", "per_1", "once").exit_code == 2

@@ -50,7 +50,9 @@ def examine(invoke: Invoke, *words: str) -> tuple[int, Checks]:
 
 def test_a_good_directory_is_well(invoke: Invoke, data: Path) -> None:
     code, checks = examine(invoke)
-    assert (code, checks["database"]["level"], checks["data directory"]["level"]) == (0, "ok", "ok")
+    assert code == 0
+    assert checks["database"]["level"] == "ok"
+    assert checks["data directory"]["level"] == "ok"
     assert ", 1 sessions, " in checks["database"]["text"]
     assert checks["processes"]["text"] == "0 running"
 
@@ -58,7 +60,8 @@ def test_a_good_directory_is_well(invoke: Invoke, data: Path) -> None:
 def test_a_file_that_is_no_database_is_broken(invoke: Invoke, data: Path) -> None:
     (data / "asyncagents.db").write_bytes(b"not a database at all" * 100)
     code, checks = examine(invoke)
-    assert (code, checks["database"]["level"]) == (1, "fail")
+    assert code == 1
+    assert checks["database"]["level"] == "fail"
     assert "file is not a database" in checks["database"]["text"]
 
 
@@ -68,7 +71,8 @@ def test_a_damaged_page_is_found(invoke: Invoke, data: Path) -> None:
     raw[8192:12288] = os.urandom(4096)
     path.write_bytes(raw)
     code, checks = examine(invoke)
-    assert (code, checks["database"]["level"]) == (1, "fail")
+    assert code == 1
+    assert checks["database"]["level"] == "fail"
 
 
 def test_a_newer_database_wants_a_newer_program_and_so_do_all_commands(invoke: Invoke, data: Path) -> None:
@@ -76,8 +80,10 @@ def test_a_newer_database_wants_a_newer_program_and_so_do_all_commands(invoke: I
         connection.execute("UPDATE schema SET version = 99, min_reader = 99")
     code, checks = examine(invoke)
     listed = invoke("sessions")
-    assert (code, checks["database"]["hint"]) == (1, "`pip install --upgrade asyncagents`")
-    assert (listed.exit_code, listed.stdout) == (1, "")
+    assert code == 1
+    assert checks["database"]["hint"] == "`pip install --upgrade asyncagents`"
+    assert listed.exit_code == 1
+    assert listed.stdout == ""
     assert listed.stderr.startswith("error: the database has schema 99")
     assert "hint: `pip install --upgrade asyncagents`" in listed.stderr
 
@@ -89,7 +95,8 @@ def test_a_database_that_somebody_keeps_locked_is_said(
     with database(data) as connection:
         connection.execute("BEGIN IMMEDIATE")
         code, checks = examine(invoke)
-    assert (code, checks["database"]["level"]) == (0, "warn")
+    assert code == 0
+    assert checks["database"]["level"] == "warn"
     assert "has it locked" in checks["database"]["text"]
 
 
@@ -100,14 +107,17 @@ def test_a_data_directory_that_cannot_be_one_is_broken(
     for path in (file, file / "below"):
         monkeypatch.setenv("ASYNCAGENTS_DATA_DIR", str(path))
         code, checks = examine(invoke)
-        assert (code, checks["data directory"]["level"], "database" in checks) == (1, "fail", False)
+        assert code == 1
+        assert checks["data directory"]["level"] == "fail"
+        assert ("database" in checks) is False
 
 
 def test_what_others_may_read_is_said(invoke: Invoke, data: Path) -> None:
     os.chmod(data / "asyncagents.db", 0o644)
     os.chmod(data, 0o755)
     code, checks = examine(invoke)
-    assert (code, checks["database"]["hint"]) == (0, f"`chmod 600 {data / 'asyncagents.db'}`")
+    assert code == 0
+    assert checks["database"]["hint"] == f"`chmod 600 {data / 'asyncagents.db'}`"
     assert checks["data directory"]["hint"] == f"`chmod 700 {data}`"
 
 
@@ -123,7 +133,8 @@ def test_the_living_and_the_dead_are_counted_and_left_as_they_are(invoke: Invoke
             connection.execute("UPDATE session SET owner = 'alive'")
         _, later = examine(invoke)
     assert checks["processes"]["text"] == "1 running, 1 died"
-    assert (checks["sessions"]["level"], "sessions" in later) == ("warn", False)
+    assert checks["sessions"]["level"] == "warn"
+    assert ("sessions" in later) is False
     assert sorted(path.stem for path in (data / "owners").glob("*.lock")) == ["alive", "dead"]
 
 
@@ -134,10 +145,13 @@ def test_a_model_that_cannot_be_used_is_broken_and_a_broken_config_too(
     code, checks = examine(invoke)
     desk.write("asyncagents.json", "{")
     broken, others = examine(invoke)
-    assert (code, checks["model"]["level"]) == (1, "fail")
+    assert code == 1
+    assert checks["model"]["level"] == "fail"
     assert "ANTHROPIC_API_KEY" in checks["model"]["hint"]
     assert checks["config"]["level"] == "warn"
-    assert (broken, others["config"]["level"], others["database"]["level"]) == (1, "fail", "ok")
+    assert broken == 1
+    assert others["config"]["level"] == "fail"
+    assert others["database"]["level"] == "ok"
 
 
 def test_keys_are_named_by_where_they_came_from(
@@ -171,7 +185,8 @@ def test_agents_and_skills_that_cannot_be_used_are_named(invoke: Invoke, desk: C
 def test_a_default_agent_that_cannot_be_one_is_broken(invoke: Invoke, desk: ConfigDesk) -> None:
     desk.write("asyncagents.json", {"default_agent": "nobody"})
     code, checks = examine(invoke)
-    assert (code, checks["agents"]["level"]) == (1, "fail")
+    assert code == 1
+    assert checks["agents"]["level"] == "fail"
     assert "default_agent is 'nobody'" in checks["agents"]["text"]
 
 
@@ -184,10 +199,9 @@ def test_programs_that_are_missing_are_said_with_what_follows(
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)
     _, with_them = examine(invoke)
-    assert (without["git"]["level"], without["rg"]["level"]) == ("warn", "ok")
+    assert without["git"]["level"] == "warn"
+    assert without["rg"]["level"] == "ok"
     assert "cannot be undone" in without["git"]["text"]
     assert "ripgrep" in without["rg"]["hint"]
-    assert (with_them["git"]["text"], with_them["rg"]["text"]) == (
-        str(tmp_path / "git"),
-        str(tmp_path / "rg"),
-    )
+    assert with_them["git"]["text"] == str(tmp_path / "git")
+    assert with_them["rg"]["text"] == str(tmp_path / "rg")

@@ -73,7 +73,9 @@ def test_the_error_of_a_group_of_tasks_is_the_one_that_happened_in_it(
 ) -> None:
     inner = ExceptionGroup("tasks", [CliError("it broke", hint="mend it", code=3)])
     ended = ending(ExceptionGroup("tasks", [inner, ValueError("and another")]))
-    assert (ended.exit_code, ended.stdout, ended.stderr) == (3, "", "error: it broke\nhint: mend it\n")
+    assert ended.exit_code == 3
+    assert ended.stdout == ""
+    assert ended.stderr == "error: it broke\nhint: mend it\n"
 
 
 def test_a_bug_is_said_to_be_one_and_shows_where_only_when_asked(
@@ -82,7 +84,8 @@ def test_a_bug_is_said_to_be_one_and_shows_where_only_when_asked(
     quiet = ending(KeyError("nobody"))
     monkeypatch.setenv("ASYNCAGENTS_DEBUG", "1")
     loud = ending(KeyError("nobody"))
-    assert (quiet.exit_code, loud.exit_code) == (1, 1)
+    assert quiet.exit_code == 1
+    assert loud.exit_code == 1
     assert quiet.stderr.startswith("error: this is a bug in asyncagents: KeyError: 'nobody'\n")
     assert "Traceback" not in quiet.stderr
     assert "Traceback" in loud.stderr
@@ -91,4 +94,5 @@ def test_a_bug_is_said_to_be_one_and_shows_where_only_when_asked(
 @pytest.mark.parametrize(("error", "code"), [(click.Abort(), 130), (BrokenPipeError(), 141)])
 def test_who_leaves_hears_nothing(ending: Callable[[Exception], Result], error: Exception, code: int) -> None:
     ended = ending(error)
-    assert (ended.exit_code, ended.output) == (code, "")
+    assert ended.exit_code == code
+    assert ended.output == ""

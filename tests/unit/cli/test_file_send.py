@@ -16,8 +16,11 @@ def test_text_and_pictures_go_with_their_content(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(PNG)
     text, picture = read_attachments([tmp_path / "a.txt", tmp_path / "b"])
 
-    assert (text.filename, text.mime, decode_text(text)) == ("a.txt", "text/plain", "größer\n")
-    assert (picture.filename, picture.mime) == ("b", "image/png")
+    assert text.filename == "a.txt"
+    assert text.mime == "text/plain"
+    assert decode_text(text) == "größer\n"
+    assert picture.filename == "b"
+    assert picture.mime == "image/png"
 
 
 def test_what_no_model_reads_is_refused(tmp_path: Path) -> None:

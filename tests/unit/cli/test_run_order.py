@@ -49,11 +49,13 @@ def test_what_is_wrong_is_said_in_a_sentence(
 ) -> None:
     desk.write("asyncagents.json", LOCAL)
     ended = invoke("run", *words)
-    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.exit_code == 2
+    assert ended.stdout == ""
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
     listed = invoke("sessions", "--all", "--json")
-    assert (listed.exit_code, listed.stdout) == (0, "[]\n")
+    assert listed.exit_code == 0
+    assert listed.stdout == "[]\n"
 
 
 def test_a_broken_config_and_a_data_directory_that_is_a_file_are_said(
@@ -65,7 +67,8 @@ def test_a_broken_config_and_a_data_directory_that_is_a_file_are_said(
     monkeypatch.delenv("ASYNCAGENTS_DATA_DIR")
     desk.write("asyncagents.json", "{")
     broken = invoke("run", "Hi")
-    assert (in_the_way.exit_code, broken.exit_code) == (2, 2)
+    assert in_the_way.exit_code == 2
+    assert broken.exit_code == 2
     assert in_the_way.stderr.startswith(f"error: the data directory {file} is not a directory\nhint: choose")
     assert broken.stderr.startswith("error: ")
     assert "is not valid JSON at line 1" in broken.stderr
@@ -81,7 +84,8 @@ def test_stdin_must_be_text_of_a_sane_length(invoke: Invoke, desk: ConfigDesk) -
     desk.write("asyncagents.json", LOCAL)
     binary = invoke("run", stdin=b"\xff\xfe\x00")
     endless = invoke("run", stdin=bytes(LARGEST + 1))
-    assert (binary.exit_code, endless.exit_code) == (2, 2)
+    assert binary.exit_code == 2
+    assert endless.exit_code == 2
     assert "not UTF-8 text" in binary.stderr
     assert "stdin has more than 10 MiB" in endless.stderr
 
@@ -100,5 +104,6 @@ def test_a_file_that_no_model_could_read_is_refused(
     desk.write("asyncagents.json", LOCAL)
     (desk.project / "a.dat").write_bytes(content)
     ended = invoke("run", "Hi", "--file", "a.dat")
-    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.exit_code == 2
+    assert ended.stdout == ""
     assert said in ended.stderr

@@ -50,8 +50,12 @@ def test_the_answer_decides_and_then_what_waits(
 ) -> None:
     said = replace(step("msg_2", done=True), error=error, tokens=SPENT, cost=0.5, finish="stop")
     result = build_result(SESSION, entry(said, text("msg_2", "Hi.")), (said, said), waits)
-    assert (result.status, exit_code(result.status)) == (ending, code)
-    assert (result.text, result.cost, result.tokens.input, result.tokens.cache.write) == ("Hi.", 1.0, 2, 10)
+    assert result.status == ending
+    assert exit_code(result.status) == code
+    assert result.text == "Hi."
+    assert result.cost == 1.0
+    assert result.tokens.input == 2
+    assert result.tokens.cache.write == 10
 
 
 def test_no_answer_is_a_failure_unless_something_waits() -> None:
@@ -78,7 +82,10 @@ def test_programs_get_every_field() -> None:
 def test_what_waits_says_for_what(kind: str, ask: str | None, what: str) -> None:
     row = call(open_state(kind, note="asked Ada"), ask_id=ask)  # type: ignore[arg-type]
     wait = wait_of(describe_open_call(row))
-    assert (wait.call, wait.ask, wait.kind, wait.what) == ("tool_1", ask, kind, what)
+    assert wait.call == "tool_1"
+    assert wait.ask == ask
+    assert wait.kind == kind
+    assert wait.what == what
 
 
 @pytest.mark.parametrize(

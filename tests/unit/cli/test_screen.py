@@ -65,7 +65,8 @@ def test_numbers_are_short() -> None:
     assert [short_number(number) for number in numbers] == ["0", "999", "1k", "12.3k", "200k", "1M"]
     assert [dollars(cost) for cost in (None, 0, 0.00012, 1.5)] == ["-", "-", "$0.0001", "$1.50"]
     tokens = Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
-    assert (token_text(tokens), token_text(None)) == ("15", "0")
+    assert token_text(tokens) == "15"
+    assert token_text(None) == "0"
 
 
 def test_streams_that_are_no_terminal_are_not_mixed_up(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,8 +130,10 @@ def test_what_is_written_while_the_screen_is_lent_comes_after(capsys: pytest.Cap
         screen.write_answer("words")
         meanwhile = capsys.readouterr()
     after = capsys.readouterr()
-    assert (meanwhile.out, meanwhile.err) == ("", "")
-    assert (after.out, after.err) == ("words", "a note\n")
+    assert meanwhile.out == ""
+    assert meanwhile.err == ""
+    assert after.out == "words"
+    assert after.err == "a note\n"
 
 
 def test_an_error_that_cannot_say_what_it_is_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -167,7 +167,8 @@ def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
     ]
     entries = [asks, first, woken, last, *others]
 
-    assert (is_by_person(woken), is_by_person(asks)) == (False, True)
+    assert is_by_person(woken) is False
+    assert is_by_person(asks) is True
     assert last_answer(entries, first) == last
     steps = [info.id for info in steps_of_turn(entries, last, MessageId("msg_1"))]
     assert steps == ["msg_2", "msg_4"]

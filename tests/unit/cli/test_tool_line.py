@@ -101,7 +101,9 @@ def test_a_long_diff_says_how_much_is_left_out() -> None:
     lines = diff_lines(diff, 10)
     assert len(lines) == 10
     assert lines[-1] == ScreenLine("  … 93 more lines")
-    assert (lines[0].tone, lines[1].tone, lines[2].tone) == ("place", "place", "add")
+    assert lines[0].tone == "place"
+    assert lines[1].tone == "place"
+    assert lines[2].tone == "add"
 
 
 def test_a_command_ends_with_its_exit_code_and_its_last_lines() -> None:

@@ -40,7 +40,8 @@ async def test_an_error_of_the_runtime_crosses_the_wire(error: RequestError) -> 
     answer = await handle_errors(fails(), Request(method="GET", path="/"))
     raised = error_from_response(answer.status, answer.body)
 
-    assert (type(raised), str(raised)) == (type(error), str(error))
+    assert type(raised) is type(error)
+    assert str(raised) == str(error)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +78,7 @@ def test_what_is_missing_is_named_if_the_server_names_it() -> None:
 
     assert isinstance(named, NotFound)
     assert isinstance(unnamed, NotFound)
-    assert (named.kind, named.id, unnamed.kind, unnamed.id) == ("task", "ses_x", "", "")
+    assert named.kind == "task"
+    assert named.id == "ses_x"
+    assert unnamed.kind == ""
+    assert unnamed.id == ""

@@ -57,7 +57,9 @@ def test_every_field_of_an_agent_is_read_from_its_file(desk: ConfigDesk) -> None
     path = desk.write(".asyncagents/agents/review.md", FULL)
     found = agents(desk)
     agent = found.agents["review"]
-    assert (agent.origin, agent.color, found.broken) == (path, "#ff0000", ())
+    assert agent.origin == path
+    assert agent.color == "#ff0000"
+    assert found.broken == ()
     assert agent.config == AgentConfig(
         description="Reviews code",
         mode="subagent",
@@ -177,7 +179,9 @@ def test_agents_and_skills_of_a_project_that_is_not_trusted_count_for_nothing(de
     desk.write(".claude/skills/s/SKILL.md", described("s"))
     desk.write("~/.config/asyncagents/agents/mine.md", described("mine"))
     found, skill = agents(desk, trusted=False), skills(desk, trusted=False)
-    assert (set(found.agents), found.broken, skill.skills) == ({"mine"}, (), {})
+    assert set(found.agents) == {"mine"}
+    assert found.broken == ()
+    assert skill.skills == {}
     assert len(found.warnings) == len(skill.warnings) == 1
     assert "2 agent files" in found.warnings[0]
     assert "1 skill file" in skill.warnings[0]

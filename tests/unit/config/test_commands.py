@@ -56,7 +56,8 @@ def test_a_command_needs_no_head(desk: ConfigDesk) -> None:
     desk.write("~/.config/asyncagents/commands/a.md", "\r\nDo $ARGUMENTS.\r\n---\r\nNow.\r\n")
     found = commands(desk)
     assert found.commands["a"].config == CommandConfig(template="Do $ARGUMENTS.\n---\nNow.")
-    assert (found.commands["a"].scope, found.all_warnings) == ("user", ())
+    assert found.commands["a"].scope == "user"
+    assert found.all_warnings == ()
 
 
 def test_the_nearest_file_of_a_name_wins(desk: ConfigDesk) -> None:
@@ -77,7 +78,8 @@ def test_the_nearest_file_of_a_name_wins(desk: ConfigDesk) -> None:
     paths = [desk.write(place, f"Text of {place}") for place in places]
     for place, path in zip(places, paths, strict=True):
         found = commands(desk, directory=desk.project / "inner").commands["a"]
-        assert (found.origin, found.config.template) == (path, f"Text of {place}")
+        assert found.origin == path
+        assert found.config.template == f"Text of {place}"
         path.unlink()
     assert commands(desk, directory=desk.project / "inner").commands == {}
 
@@ -191,6 +193,8 @@ def test_commands_of_a_project_that_is_not_trusted_count_for_nothing(desk: Confi
     desk.write(".claude/commands/worse.md", "!`id`")
     desk.write("~/.config/asyncagents/commands/mine.md", "Mine")
     found = commands(desk, trusted=False)
-    assert (set(found.commands), found.broken, len(found.warnings)) == ({"mine"}, (), 1)
+    assert set(found.commands) == {"mine"}
+    assert found.broken == ()
+    assert len(found.warnings) == 1
     assert "2 command files" in found.warnings[0]
     assert f"asyncagents trust {desk.project}" in found.warnings[0]

@@ -115,7 +115,9 @@ def test_an_agent_of_opencode_is_read(desk: ConfigDesk) -> None:
     desk.write(".opencode/agent/review.md", OPENCODE_AGENT)
     found = find_agents(desk.environment, desk.project, trusted=True)
     agent = found.agents["review"]
-    assert (found.all_warnings, agent.color, agent.config.temperature) == ((), "#38A3EE", 0.1)
+    assert found.all_warnings == ()
+    assert agent.color == "#38A3EE"
+    assert agent.config.temperature == 0.1
     assert (
         agent.config.description
         == "Reviews code for best practices and potential issues.\nUse it before a commit."
@@ -166,7 +168,8 @@ def test_commands_of_both_are_read_with_any_line_end_and_a_mark_at_the_start(
     assert found.broken == ()
     assert found.commands["commit"].config.description == "🚀 Create a git commit: staged changes only"
     assert found.commands["commit"].config.template == "Commit $ARGUMENTS."
-    assert (found.commands["test"].config.agent, found.commands["test"].config.subtask) == ("build", True)
+    assert found.commands["test"].config.agent == "build"
+    assert found.commands["test"].config.subtask is True
 
 
 def test_a_value_of_a_wrong_type_names_its_key(desk: ConfigDesk) -> None:
@@ -233,7 +236,8 @@ def test_an_invalid_or_hostile_head_is_refused_with_its_line_in_a_moment(
     began = time.process_time()
     found = find_agents(desk.environment, desk.project, trusted=True)
     assert time.process_time() - began < 2
-    assert (found.agents, [each.path for each in found.broken]) == ({}, [path])
+    assert found.agents == {}
+    assert [each.path for each in found.broken] == [path]
     assert error in found.broken[0].reason
 
 

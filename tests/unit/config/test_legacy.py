@@ -9,7 +9,8 @@ from tests.support.environment import ConfigDesk
 def test_max_steps_is_the_old_name_of_steps(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"agent": {"a": {"maxSteps": 4}, "b": {"maxSteps": 4, "steps": 5}}})
     loaded = desk.load()
-    assert (loaded.config.agent["a"].steps, loaded.config.agent["b"].steps) == (4, 5)
+    assert loaded.config.agent["a"].steps == 4
+    assert loaded.config.agent["b"].steps == 5
     assert "agent.a.steps" in loaded.origins
     assert "agent.a.maxSteps" not in loaded.origins
 
@@ -45,7 +46,8 @@ def test_tools_of_an_agent_become_its_permissions(desk: ConfigDesk) -> None:
 def test_one_action_is_a_rule_for_everything(desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"permission": "ask", "agent": {"a": {"permission": "deny"}}})
     config = desk.load().config
-    assert (config.permission, config.agent["a"].permission) == ({"*": "ask"}, {"*": "deny"})
+    assert config.permission == {"*": "ask"}
+    assert config.agent["a"].permission == {"*": "deny"}
 
 
 def test_a_mode_is_a_primary_agent(desk: ConfigDesk) -> None:
@@ -57,7 +59,8 @@ def test_a_mode_is_a_primary_agent(desk: ConfigDesk) -> None:
         },
     )
     agent = desk.load().config.agent["calm"]
-    assert (agent.mode, agent.prompt) == ("primary", "be very calm")
+    assert agent.mode == "primary"
+    assert agent.prompt == "be very calm"
     assert agent.model is not None
 
 

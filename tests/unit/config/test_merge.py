@@ -45,7 +45,9 @@ def test_objects_merge_deeply_and_lists_are_replaced(desk: ConfigDesk) -> None:
     )
     loaded = desk.load()
     provider = loaded.config.provider["x"]
-    assert (provider.name, provider.base_url, provider.options) == ("X", "http://b", {"region": "eu"})
+    assert provider.name == "X"
+    assert provider.base_url == "http://b"
+    assert provider.options == {"region": "eu"}
     assert loaded.config.disabled_providers == ("groq",)
     assert loaded.origins["provider.x.name"] == str(desk.project / "opencode.json")
     assert loaded.origins["provider.x.options.baseURL"] == str(desk.project / "asyncagents.json")

@@ -160,7 +160,8 @@ def test_the_real_environment_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.chdir(tmp_path)
     environment = system_environment()
     assert environment.get("ASYNCAGENTS_TEST_KEY") == "sk-very-secret"
-    assert (environment.home, environment.cwd) == (tmp_path, tmp_path)
+    assert environment.home == tmp_path
+    assert environment.cwd == tmp_path
     assert "sk-very-secret" not in repr(environment)
 
 

@@ -160,17 +160,20 @@ def test_a_provider_of_ones_own_takes_everything_it_needs_from_the_file(desk: Co
     loaded = desk.load()
     provider = loaded.config.provider["fake"]
     assert loaded.warnings == ()
-    assert (provider.headers, provider.options) == ({"X-Team": "a"}, {"setCacheKey": True, "extra": [1]})
-    assert (provider.env, provider.key_required, provider.whitelist) == (("FAKE_KEY",), True, ("m",))
+    assert provider.headers == {"X-Team": "a"}
+    assert provider.options == {"setCacheKey": True, "extra": [1]}
+    assert provider.env == ("FAKE_KEY",)
+    assert provider.key_required is True
+    assert provider.whitelist == ("m",)
     model = provider.models["m"]
-    assert (model.id, model.tool_call, model.limit.context, model.limit.input) == (
-        "real-m",
-        True,
-        200000,
-        150000,
-    )
+    assert model.id == "real-m"
+    assert model.tool_call is True
+    assert model.limit.context == 200000
+    assert model.limit.input == 150000
     assert model.cost is not None
-    assert (model.cost.input, model.cost.output, model.cost.cache_read) == (1, 2.5, None)
+    assert model.cost.input == 1
+    assert model.cost.output == 2.5
+    assert model.cost.cache_read is None
     assert model.cost.context_over_200k is not None
     assert model.cost.context_over_200k.output == 5
     assert model.variants == {"high": {"reasoningEffort": "high"}}
@@ -193,10 +196,12 @@ def test_a_timeout_is_milliseconds_or_false_for_a_provider_and_for_a_model(
     models = {"m": {"options": options | {"temperature": 1}}}
     desk.write("opencode.json", {"provider": {"openai": {"options": options, "models": models}}})
     provider = desk.load().config.provider["openai"]
-    assert (provider.deadlines.first_seconds, provider.deadlines.idle_seconds) == (first, idle)
+    assert provider.deadlines.first_seconds == first
+    assert provider.deadlines.idle_seconds == idle
     assert provider.options == {}
     model = provider.models["m"]
-    assert (model.deadlines.first_seconds, model.deadlines.idle_seconds) == (first, idle)
+    assert model.deadlines.first_seconds == first
+    assert model.deadlines.idle_seconds == idle
     assert model.options == {"temperature": 1}
 
 

@@ -96,9 +96,15 @@ def test_an_agent_has_all_its_fields(desk: ConfigDesk) -> None:
     config = desk.load().config
     agent = config.agent["review"]
     assert config.default_agent == "review"
-    assert (agent.description, agent.mode, agent.variant, agent.steps) == ("Reads", "subagent", "high", 7)
+    assert agent.description == "Reads"
+    assert agent.mode == "subagent"
+    assert agent.variant == "high"
+    assert agent.steps == 7
     assert agent.model == ModelRef(provider_id="openai", model_id="gpt-5")
-    assert (agent.temperature, agent.top_p, agent.hidden, agent.disable) == (0, 0.5, True, False)
+    assert agent.temperature == 0
+    assert agent.top_p == 0.5
+    assert agent.hidden is True
+    assert agent.disable is False
     assert agent.permission == {"edit": "deny", "bash": {"*": "ask", "git *": "allow"}}
     assert agent.options == {}
 

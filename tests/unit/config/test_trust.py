@@ -115,11 +115,15 @@ def test_choices_that_harm_nobody_count_without_a_word(stranger: ConfigDesk) -> 
     )
     loaded = stranger.load()
     config = loaded.config
-    assert (loaded.warnings, loaded.trusted) == ((), False)
+    assert loaded.warnings == ()
+    assert loaded.trusted is False
     assert config.model == ModelRef(provider_id="anthropic", model_id="a")
     assert config.default_agent == "plan"
     plan = config.agent["plan"]
-    assert (plan.description, plan.temperature, plan.steps, plan.prompt) == ("d", 0.5, 3, None)
+    assert plan.description == "d"
+    assert plan.temperature == 0.5
+    assert plan.steps == 3
+    assert plan.prompt is None
     assert plan.permission == {"bash": {"*": "deny"}, "edit": {"*": "deny"}}
     assert config.permission == {"bash": {"rm *": "deny"}, "edit": {"*": "ask"}}
     assert config.instructions == ("docs/*.md", "A.md")
@@ -163,7 +167,8 @@ def test_what_the_user_wrote_or_named_counts_in_full(stranger: ConfigDesk, place
     else:
         stranger.write(place, text)
     loaded = stranger.load()
-    assert (loaded.config.provider["x"].base_url, loaded.warnings) == ("http://x", ())
+    assert loaded.config.provider["x"].base_url == "http://x"
+    assert loaded.warnings == ()
 
 
 @pytest.mark.parametrize(("value", "trusted"), [("1", True), ("true", True), ("0", False), ("", False)])
@@ -171,7 +176,8 @@ def test_a_variable_says_it_for_automation(stranger: ConfigDesk, value: str, *, 
     stranger.write("opencode.json", {"provider": {"x": {"api": "http://x"}}})
     stranger.variables["ASYNCAGENTS_TRUST"] = value
     loaded = stranger.load()
-    assert (loaded.trusted, "x" in loaded.config.provider) == (trusted, trusted)
+    assert loaded.trusted == trusted
+    assert ("x" in loaded.config.provider) == trusted
 
 
 def test_trust_covers_the_root_and_what_lies_below_but_not_what_lies_above_or_beside(
@@ -200,7 +206,8 @@ def test_a_link_into_another_project_does_not_borrow_trust(stranger: ConfigDesk,
     stranger.write(str(evil / "opencode.json"), {"plugin": ["p"]})
     trust_project(stranger.environment, project_root(stranger.environment, stranger.project))
     loaded = stranger.load(directory=stranger.project / "link")
-    assert (loaded.trusted, loaded.config.plugin) == (False, ())
+    assert loaded.trusted is False
+    assert loaded.config.plugin == ()
 
 
 def test_a_project_that_is_reached_by_a_link_is_the_same_project(

@@ -113,14 +113,14 @@ def test_a_step_keeps_who_made_it_and_is_not_paid_again() -> None:
         "Yes", agent="plan", mode="plan", model_id="owl", variant="high", finish="length", structured={"a": 1}
     )
     (made,) = steps(history.fork())
-    assert (made.agent, made.mode, made.model_id, made.variant, made.finish) == (
-        "plan",
-        "plan",
-        "owl",
-        "high",
-        "length",
-    )
-    assert (made.cost, made.tokens, made.structured) == (0, Tokens.zero(), None)
+    assert made.agent == "plan"
+    assert made.mode == "plan"
+    assert made.model_id == "owl"
+    assert made.variant == "high"
+    assert made.finish == "length"
+    assert made.cost == 0
+    assert made.tokens == Tokens.zero()
+    assert made.structured is None
 
 
 @pytest.mark.spec("T-11")
@@ -129,7 +129,9 @@ def test_what_a_prompt_wanted_of_the_parent_is_not_wanted_of_the_child() -> None
     history.user("Go", format=JsonFormat(schema={}), system="Be brief.", tools={"bash": False}, agent="plan")
     (entry,) = history.fork().entries
     assert isinstance(entry.info, UserMessage)
-    assert (entry.info.format, entry.info.system, entry.info.tools) == (None, None, None)
+    assert entry.info.format is None
+    assert entry.info.system is None
+    assert entry.info.tools is None
     assert entry.info.agent == "plan"
 
 
@@ -163,7 +165,8 @@ def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> Non
     opening, one = history.fork().entries
     assert request_messages([opening]) == [UserTurn(OPENING)]
     assert isinstance(opening.info, UserMessage)
-    assert (opening.info.agent, opening.info.session_id) == ("plan", CHILD)
+    assert opening.info.agent == "plan"
+    assert opening.info.session_id == CHILD
     assert one.info.parent_id == opening.info.id  # type: ignore[union-attr]
     assert opening.info.id < one.info.id
     assert [part.synthetic for part in opening.parts if isinstance(part, TextPart)] == [True]
@@ -188,7 +191,9 @@ def test_how_a_step_failed_stays_behind_and_what_it_said_does_not(
     calls = (history.failed_call("Tool execution aborted"),) if called else ()
     history.step("Half a wo", *calls, finish=finish, error=error, time=MessageTime(created=20))
     (made,) = steps(history.fork())
-    assert (made.finish, made.error, made.time.completed) == (copied, None, 20)
+    assert made.finish == copied
+    assert made.error is None
+    assert made.time.completed == 20
     assert request_messages(history.fork().entries) == request_messages(history.entries)
 
 
@@ -271,13 +276,13 @@ def test_files_of_a_result_are_not_copied_and_the_copy_says_so() -> None:
     history.step(replace(part, metadata={"google": "signed"}), finish="tool-calls")
     (copy,) = [part for part in history.fork().entries[-1].parts if isinstance(part, ToolPart)]
     assert isinstance(copy.state, ToolCompleted)
-    assert (copy.state.metadata, copy.state.attachments, copy.metadata) == ({}, None, None)
-    assert (copy.call_id, copy.tool, copy.state.output, copy.state.title) == (
-        part.call_id,
-        "read",
-        f"seen{FILES_LEFT_OUT}",
-        "t",
-    )
+    assert copy.state.metadata == {}
+    assert copy.state.attachments is None
+    assert copy.metadata is None
+    assert copy.call_id == part.call_id
+    assert copy.tool == "read"
+    assert copy.state.output == f"seen{FILES_LEFT_OUT}"
+    assert copy.state.title == "t"
 
 
 @pytest.mark.spec("T-11")
@@ -339,7 +344,9 @@ def test_a_late_result_is_known_by_its_words(call_id: str, result: Result) -> No
     came = parse_late_result(text)
     assert came is not None
     words = result.output if isinstance(result, Completed) else result.error
-    assert (came.call_id, came.tool, came.result) == (call_id, "deploy", words)
+    assert came.call_id == call_id
+    assert came.tool == "deploy"
+    assert came.result == words
     assert came.failed == isinstance(result, Failed)
     assert came.heading + came.result == text
 
@@ -385,7 +392,10 @@ def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> Non
     ]
     asked, summary, _ = fork.entries
     (made,) = steps(fork)
-    assert (made.summary, made.agent, made.mode, made.model_id) == (None, "build", "build", "small")
+    assert made.summary is None
+    assert made.agent == "build"
+    assert made.mode == "build"
+    assert made.model_id == "small"
     assert made.parent_id == asked.info.id
     assert isinstance(summary.parts[0], StepStartPart)
 

@@ -140,7 +140,9 @@ def test_an_ask_and_a_question_hold_the_session(
     state: CallState, is_open: bool, holding: bool, settled: bool
 ) -> None:
     row = call(state)
-    assert (row.open is not None, row.blocks_session, row.is_settled) == (is_open, holding, settled)
+    assert (row.open is not None) == is_open
+    assert row.blocks_session == holding
+    assert row.is_settled == settled
 
 
 def test_the_model_reads_that_a_call_is_pending() -> None:

@@ -142,7 +142,8 @@ def test_from_the_wrap_on_an_era_precedes_the_digits(now: int, letter: str, dash
 def test_ids_of_any_two_times_sort_by_them(one: int, other: int) -> None:
     before, after = (Ids(Steps(time), Fixed(7)) for time in sorted((one, other)))
     parts, sessions = (before.part(), after.part()), (before.session(), after.session())
-    assert (parts[0] < parts[1], sessions[0] > sessions[1]) == (one != other, one != other)
+    assert (parts[0] < parts[1]) == (one != other)
+    assert (sessions[0] > sessions[1]) == (one != other)
     assert all("prt_" < each < "prt_~" for each in parts)
     assert all("ses_" < each < "ses_~" for each in sessions)
 

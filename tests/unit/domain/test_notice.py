@@ -149,7 +149,8 @@ def test_a_model_with_no_tool_to_read_a_result_gets_it_with_the_notice(running: 
     reminder, result = read_envelopes(
         told(build_task_end(), running=running, notice_format=NoticeFormat(tool=None)).hidden
     )
-    assert (result.tag, result.text) == ("task_result", "In tests/.")
+    assert result.tag == "task_result"
+    assert result.text == "In tests/."
     assert "use " not in reminder.text.lower()
 
 

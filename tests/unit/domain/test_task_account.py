@@ -46,12 +46,17 @@ def test_a_run_is_counted_from_where_it_began() -> None:
     second = end(again, account(["read", "bash", "bash"], 25), NOW + 104)
     assert first.account is not None
     assert second.account is not None
-    assert (second.account.tool_calls, second.account.by_name) == (1, {"bash": 1})
+    assert second.account.tool_calls == 1
+    assert second.account.by_name == {"bash": 1}
     assert second.account.last_tools == ("bash",)
-    assert (second.account.tokens.input, second.account.tokens.output, second.account.ms) == (15, 0, 4)
+    assert second.account.tokens.input == 15
+    assert second.account.tokens.output == 0
+    assert second.account.ms == 4
     totals = all_runs(second, second.account)
     assert totals is not None
-    assert (totals.tool_calls, totals.by_name, totals.ms) == (3, {"read": 1, "bash": 2}, 7)
+    assert totals.tool_calls == 3
+    assert totals.by_name == {"read": 1, "bash": 2}
+    assert totals.ms == 7
     assert totals.tokens.input == 25
     assert all_runs(first, first.account) is None
 
@@ -62,7 +67,8 @@ def test_what_people_did_with_a_session_between_two_runs_is_of_neither() -> None
     again = resume(first, account(["read", "bash"], 90), NOW)
     second = end(again, account(["read", "bash", "grep"], 95), NOW)
     assert second.account is not None
-    assert (second.account.by_name, second.account.tokens.input) == ({"grep": 1}, 5)
+    assert second.account.by_name == {"grep": 1}
+    assert second.account.tokens.input == 5
     assert ended_runs(second).by_name == {"read": 1, "grep": 1}
 
 
@@ -89,7 +95,8 @@ def test_all_runs_together_come_to_what_the_session_came_to(runs: list[list[str]
         calls += run
         task = end(task, account(calls, len(calls)), NOW)
         assert task.account is not None
-        assert (task.account.tool_calls, task.account.last_tools) == (len(run), tuple(run[-5:]))
+        assert task.account.tool_calls == len(run)
+        assert task.account.last_tools == tuple(run[-5:])
     totals = ended_runs(task)
     assert totals == replace(_totals(account(calls, len(calls))), ms=0)
 

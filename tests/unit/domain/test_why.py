@@ -87,7 +87,8 @@ CASES: list[tuple[Situation, WhyCode, str]] = [
 @pytest.mark.parametrize(("situation", "code", "words"), CASES)
 def test_a_situation_has_a_code_and_a_sentence(situation: Situation, code: WhyCode, words: str) -> None:
     why = explain_session(situation)
-    assert (why.code, why.session_id) == (code, SESSION)
+    assert why.code == code
+    assert why.session_id == SESSION
     assert words in why.sentence
     assert "\n" not in why.sentence
 

@@ -174,12 +174,21 @@ def test_configuration_is_laid_over_the_file_and_that_over_what_is_built_in() ->
     title = AgentConfig(hidden=False, temperature=0.0)
     known = agents(files={"general": file, "mine": file}, agent={"general": own, "title": title})
     general = known.get("general")
-    assert (general.description, general.prompt, general.steps) == ("File", "From file.", 5)
-    assert (general.mode, general.model, general.temperature) == ("subagent", model, 0.0)
-    assert (general.options, may(general, "bash")) == ({"a": 1, "b": 2}, "ask")
-    assert (general.origin, general.native, general.color) == ("/p/general.md", True, "red")
-    assert (known.get("mine").mode, known.get("mine").native) == ("all", False)
-    assert (known.get("title").hidden, known.get("title").temperature) == (False, 0.0)
+    assert general.description == "File"
+    assert general.prompt == "From file."
+    assert general.steps == 5
+    assert general.mode == "subagent"
+    assert general.model == model
+    assert general.temperature == 0.0
+    assert general.options == {"a": 1, "b": 2}
+    assert may(general, "bash") == "ask"
+    assert general.origin == "/p/general.md"
+    assert general.native is True
+    assert general.color == "red"
+    assert known.get("mine").mode == "all"
+    assert known.get("mine").native is False
+    assert known.get("title").hidden is False
+    assert known.get("title").temperature == 0.0
 
 
 def test_an_agent_of_ones_own_borrows_what_it_does_not_say() -> None:

@@ -129,7 +129,9 @@ def test_reasoning_keeps_its_spaces_and_the_providers_metadata() -> None:
     assert grown == NewText(part.id, "Hm. ", 0)
     saved = new_part(closed)
     assert isinstance(saved, ReasoningPart)
-    assert (saved.id, saved.text, saved.metadata) == (part.id, "Hm. ", {"signature": "s"})
+    assert saved.id == part.id
+    assert saved.text == "Hm. "
+    assert saved.metadata == {"signature": "s"}
 
 
 @pytest.mark.spec("C-02")
@@ -161,9 +163,13 @@ def test_a_call_that_comes_without_its_beginning_is_shown_too() -> None:
 @pytest.mark.spec("C-02")
 def test_a_finished_step_reports_what_it_took() -> None:
     end = ended(TextStart("t"), TextDelta("t", "Hi"), StepFinish("stop", SPENT, 0.25))
-    assert (end.request_id, end.tokens) == ("req_1", SPENT)
-    assert (end.message.finish, end.message.error) == ("stop", None)
-    assert (end.message.tokens, end.message.cost, end.message.time.completed) == (SPENT, 0.25, 200)
+    assert end.request_id == "req_1"
+    assert end.tokens == SPENT
+    assert end.message.finish == "stop"
+    assert end.message.error is None
+    assert end.message.tokens == SPENT
+    assert end.message.cost == 0.25
+    assert end.message.time.completed == 200
     text, finish = end.parts
     assert isinstance(text, TextPart)
     assert finish == StepFinishPart(
@@ -193,7 +199,8 @@ def test_what_is_unsaved_is_handed_out_once() -> None:
     take(made, TextDelta("t", "a"), TextDelta("t", "b"))
     (saved,) = made.take_unsaved_parts()
     assert isinstance(saved, TextPart)
-    assert (saved.text, saved.time) == ("ab", PartTime(start=100))
+    assert saved.text == "ab"
+    assert saved.time == PartTime(start=100)
     assert made.take_unsaved_parts() == ()
 
 
@@ -286,7 +293,8 @@ def test_an_aborted_step_has_an_aborted_error_and_no_finish(before: tuple[ModelE
     take(made, *before)
     made.abort()
     end = made.end(200, {})
-    assert (end.message.finish, end.message.time.completed) == (None, 200)
+    assert end.message.finish is None
+    assert end.message.time.completed == 200
     assert isinstance(end.message.error, MessageAbortedError)
     assert {type(part) for part in end.parts} <= {TextPart, ReasoningPart}
     assert all(call.state == GAVE_UP for call in end.calls)
@@ -296,8 +304,14 @@ def test_an_aborted_step_has_an_aborted_error_and_no_finish(before: tuple[ModelE
 def test_a_call_knows_its_turn_its_input_and_what_a_second_run_would_do() -> None:
     end = ended(*WHOLE, ToolCallReady("d", "write", {"path": "b"}), StepFinish("tool-calls"))
     read, write = end.calls
-    assert (read.call_id, read.tool, read.input, read.effect) == ("c", "read", {"path": "a"}, "none")
-    assert (write.call_id, write.tool, write.input, write.effect) == ("d", "write", {"path": "b"}, "once")
+    assert read.call_id == "c"
+    assert read.tool == "read"
+    assert read.input == {"path": "a"}
+    assert read.effect == "none"
+    assert write.call_id == "d"
+    assert write.tool == "write"
+    assert write.input == {"path": "b"}
+    assert write.effect == "once"
     assert {(call.turn, call.created, call.message_id) for call in end.calls} == {(3, 200, MESSAGE.id)}
 
 
@@ -395,9 +409,11 @@ def test_nothing_stays_half_open_and_deltas_rebuild_every_text(
     for part in kept.parts.values():
         match part:
             case TextPart(text=text, time=PartTime(end=end)):
-                assert (text, end is not None) == (kept.heard[part.id].rstrip(), True)
+                assert text == kept.heard[part.id].rstrip()
+                assert (end is not None) is True
             case ReasoningPart(text=text, time=PartTime(end=end)):
-                assert (text, end is not None) == (kept.heard[part.id], True)
+                assert text == kept.heard[part.id]
+                assert (end is not None) is True
             case ToolPart():
                 runs = isinstance(calls.pop(part.id).state, Requested)
                 assert isinstance(part.state, ToolPending) == runs
@@ -418,7 +434,8 @@ def test_a_failure_that_no_database_could_keep_is_still_a_failure() -> None:
     made.apply_event(StreamError(api_error("half a \udc80 character", is_retryable=True)), 150)
     error = made.end(200, {}).message.error
     assert isinstance(error, APIError)
-    assert (error.data.message, error.data.is_retryable) == ("half a ? character", True)
+    assert error.data.message == "half a ? character"
+    assert error.data.is_retryable is True
 
 
 def test_half_characters_in_names_and_metadata_do_not_end_the_run() -> None:

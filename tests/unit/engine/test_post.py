@@ -59,10 +59,8 @@ def parcel(secret: Secret | None = None) -> DueDelivery:
     ],
 )
 def test_each_try_waits_longer_than_the_one_before_and_is_spread(attempt: int, least: int) -> None:
-    assert (retry_pause_ms(attempt, None, Least()), retry_pause_ms(attempt, None, Most())) == (
-        least,
-        least + least // 10 - 1,
-    )
+    assert retry_pause_ms(attempt, None, Least()) == least
+    assert retry_pause_ms(attempt, None, Most()) == least + least // 10 - 1
 
 
 def test_a_receiver_that_is_down_for_a_day_is_still_told() -> None:

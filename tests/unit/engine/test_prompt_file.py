@@ -73,7 +73,8 @@ def test_a_text_that_cannot_be_read_or_is_elsewhere_goes_beside() -> None:
     )
     message = told(broken, remote)
     assert isinstance(message, UserTurn)
-    assert (message.text, [each.url for each in message.files]) == ("", [broken.url, remote.url])
+    assert message.text == ""
+    assert [each.url for each in message.files] == [broken.url, remote.url]
 
 
 def test_an_empty_file_without_a_name_is_told_too() -> None:

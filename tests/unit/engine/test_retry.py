@@ -31,13 +31,8 @@ BUSY = api_error("overloaded", is_retryable=True, status_code=529)
     ("attempt", "least", "most"), [(1, 2_000, 2_499), (2, 4_000, 4_999), (5, 32_000, 39_999)]
 )
 def test_the_wait_doubles_and_is_spread(attempt: int, least: int, most: int) -> None:
-    assert (
-        retry_pause_ms(BUSY, attempt, RetryHint(), Least()),
-        retry_pause_ms(BUSY, attempt, RetryHint(), Most()),
-    ) == (
-        least,
-        most,
-    )
+    assert retry_pause_ms(BUSY, attempt, RetryHint(), Least()) == least
+    assert retry_pause_ms(BUSY, attempt, RetryHint(), Most()) == most
 
 
 @pytest.mark.spec("C-05")
@@ -46,13 +41,8 @@ def test_the_wait_doubles_and_is_spread(attempt: int, least: int, most: int) -> 
     [(0.0, 0, 99), (1.5, 1_500, 1_749), (60.0, 60_000, 66_099), (-3.0, 0, 99)],
 )
 def test_what_the_provider_asks_for_is_kept(seconds: float, least: int, most: int) -> None:
-    assert (
-        retry_pause_ms(BUSY, 5, RetryHint(seconds), Least()),
-        retry_pause_ms(BUSY, 5, RetryHint(seconds), Most()),
-    ) == (
-        least,
-        most,
-    )
+    assert retry_pause_ms(BUSY, 5, RetryHint(seconds), Least()) == least
+    assert retry_pause_ms(BUSY, 5, RetryHint(seconds), Most()) == most
 
 
 @pytest.mark.spec("C-05")

@@ -23,7 +23,9 @@ async def test_an_interrupt_ends_what_is_in_the_scope() -> None:
     with pytest.raises(TimeoutError):
         async with run.interruptible():
             await forever()
-    assert (run.interrupted, run.is_woken, is_being_cancelled()) == (True, True, False)
+    assert run.interrupted is True
+    assert run.is_woken is True
+    assert is_being_cancelled() is False
 
 
 async def test_more_interrupts_change_nothing_at_any_moment() -> None:

@@ -157,7 +157,9 @@ def test_a_tool_is_forced_unless_the_model_thinks(choice: str | None, sent: Any)
 def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:
     endpoint = Endpoint(provider_id="acme", base_url="", body={"a": 1, "b": 1, "max_tokens": 5})
     written = body(UserTurn("x"), endpoint=endpoint, body={"b": 2})
-    assert (written["a"], written["b"], written["max_tokens"]) == (1, 2, 5)
+    assert written["a"] == 1
+    assert written["b"] == 2
+    assert written["max_tokens"] == 5
 
 
 def test_pictures_and_papers_are_sent_as_bytes_or_as_an_address() -> None:

@@ -194,7 +194,8 @@ def test_usage_may_come_whole_at_the_end_or_in_part() -> None:
     assert end == part
     assert end is not None
     assert end.tokens is not None
-    assert (end.tokens.input, end.tokens.output) == (9, 3)
+    assert end.tokens.input == 9
+    assert end.tokens.output == 3
 
 
 def test_without_usage_the_tokens_are_unknown() -> None:

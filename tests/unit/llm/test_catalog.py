@@ -111,7 +111,9 @@ def test_a_model_is_found_under_another_spelling(name: str, same: str) -> None:
     found, expected = find(name), find(same)
     assert found.price is not None
     assert found.price == expected.price
-    assert (found.context, found.output, found.tools) == (expected.context, expected.output, expected.tools)
+    assert found.context == expected.context
+    assert found.output == expected.output
+    assert found.tools == expected.tools
 
 
 def test_the_most_telling_name_wins() -> None:
@@ -147,7 +149,9 @@ def test_families_know_a_model_however_its_seller_spells_it(spelled: str, name: 
 
 def test_a_provider_that_nobody_knows_gets_the_familys_limits_and_no_price() -> None:
     facts = find("my-proxy/claude-sonnet-4-5")
-    assert (facts.context, facts.output, facts.images) == (200_000, 64_000, True)
+    assert facts.context == 200_000
+    assert facts.output == 64_000
+    assert facts.images is True
     assert facts.price is None
 
 
@@ -170,7 +174,9 @@ def test_the_config_is_laid_over_what_is_known() -> None:
     facts = find(
         "anthropic/claude-sonnet-4-5", {"anthropic": ProviderConfig(models={"claude-sonnet-4-5": model})}
     )
-    assert (facts.name, facts.context, facts.output) == ("Mine", 50_000, 7_000)
+    assert facts.name == "Mine"
+    assert facts.context == 50_000
+    assert facts.output == 7_000
     assert (facts.images, facts.pdf, facts.reasoning, facts.tools, facts.temperature) == (False,) * 5
     assert facts.price == Price(input=1, output=2, cache_read=0.5)
     assert facts.long_prices == ()
@@ -181,7 +187,9 @@ def test_what_the_config_does_not_say_stays_as_it_is_known() -> None:
     facts = find(
         "anthropic/claude-sonnet-4-5", {"anthropic": ProviderConfig(models={"claude-sonnet-4-5": model})}
     )
-    assert (facts.output, facts.context, facts.tools) == (1_000, 200_000, True)
+    assert facts.output == 1_000
+    assert facts.context == 200_000
+    assert facts.tools is True
     assert facts.long_prices
 
 

@@ -231,7 +231,8 @@ async def test_a_rate_limit_says_when_to_come_back_and_is_asked_once() -> None:
     assert isinstance(error, StreamError)
     assert error.retry_after == 7
     assert isinstance(error.failure, APIError)
-    assert (error.failure.data.status_code, error.failure.data.is_retryable) == (429, True)
+    assert error.failure.data.status_code == 429
+    assert error.failure.data.is_retryable is True
 
 
 async def test_a_wait_in_milliseconds_counts_more() -> None:
@@ -371,14 +372,17 @@ async def test_a_whole_conversation_reaches_the_provider_in_order() -> None:
         )
     )
     system, look, called, sunny, no_place, go_on = body["messages"]
-    assert (system["role"], system["content"]) == ("system", "Be brief.")
+    assert system["role"] == "system"
+    assert system["content"] == "Be brief."
     assert [part["type"] for part in look["content"]] == ["text", "image_url"]
     assert look["content"][1]["image_url"]["url"] == png.url
     assert called["content"] == "I call two."
     assert [call["id"] for call in called["tool_calls"]] == ["c1", "c2"]
     assert called["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"at":"Rome"}'}
-    assert (sunny["tool_call_id"], sunny["content"]) == ("c1", "Sunny.")
-    assert (no_place["tool_call_id"], "No place was given." in no_place["content"]) == ("c2", True)
+    assert sunny["tool_call_id"] == "c1"
+    assert sunny["content"] == "Sunny."
+    assert no_place["tool_call_id"] == "c2"
+    assert ("No place was given." in no_place["content"]) is True
     assert go_on == {"role": "user", "content": "Go on."}
     assert body["tools"][0]["function"]["parameters"] == WEATHER.parameters
 
@@ -436,9 +440,11 @@ async def test_options_and_headers_reach_the_provider() -> None:
         async for _ in tail.stream(ask(UserTurn("Hi."), options=options)):
             pass
         seen = provider.requests[0]
-    assert (seen.body["temperature"], seen.body["top_p"]) == (0.5, 0.9)
+    assert seen.body["temperature"] == 0.5
+    assert seen.body["top_p"] == 0.9
     assert 77 in (seen.body.get("max_tokens"), seen.body.get("max_completion_tokens"))
-    assert (seen.body["seed"], seen.body["stop"]) == (3, ["END"])
+    assert seen.body["seed"] == 3
+    assert seen.body["stop"] == ["END"]
     assert seen.headers["x-team"] == "blue"
     assert seen.headers["authorization"] == f"Bearer {KEY}"
 

@@ -97,7 +97,9 @@ def test_a_tool_is_forced_where_there_are_tools(choice: str | None, sent: Any) -
 def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:
     endpoint = Endpoint(provider_id="acme", base_url="", body={"a": 1, "b": 1, "temperature": 1})
     written = body(endpoint=endpoint, temperature=0, body={"b": 2, "stream_options": None})
-    assert (written["a"], written["b"], written["temperature"]) == (1, 2, 1)
+    assert written["a"] == 1
+    assert written["b"] == 2
+    assert written["temperature"] == 1
     assert "stream_options" not in written
 
 

@@ -107,8 +107,10 @@ async def test_one_adapter_serves_all_models_of_a_provider_unless_their_headers_
         for name in ("local/a", "local/b"):
             await events_of(providers, ask(name))
         first, second = (request.headers for request in provider.requests)
-    assert (first["x-team"], first.get("x-model")) == ("blue", None)
-    assert (second["x-team"], second["x-model"]) == ("blue", "b")
+    assert first["x-team"] == "blue"
+    assert first.get("x-model") is None
+    assert second["x-team"] == "blue"
+    assert second["x-model"] == "b"
 
 
 async def test_options_of_provider_model_variant_and_request_are_laid_over_each_other() -> None:
@@ -121,7 +123,10 @@ async def test_options_of_provider_model_variant_and_request_are_laid_over_each_
         options={"a": "provider", "b": "provider", "organization": "not for the body", "setCacheKey": True},
         models={"m": model},
     )
-    assert (body["a"], body["b"], body["c"], body["d"]) == ("provider", "model", "variant", "request")
+    assert body["a"] == "provider"
+    assert body["b"] == "model"
+    assert body["c"] == "variant"
+    assert body["d"] == "request"
     assert body["deep"] == {"x": 1, "y": 2}
     assert not {"organization", "setCacheKey", "set_cache_key"} & set(body)
 
@@ -138,8 +143,12 @@ async def test_opencodes_names_become_those_of_openai() -> None:
         "thinking": {"type": "enabled", "budgetTokens": 9},
     }
     body = await body_of(ask("local/m"), models={"m": ModelConfig(options=options)})
-    assert (body["reasoning_effort"], body["verbosity"], body["max_tokens"]) == ("high", "low", 500)
-    assert (body["top_p"], body["temperature"], body["enable_thinking"]) == (0.5, 0.25, True)
+    assert body["reasoning_effort"] == "high"
+    assert body["verbosity"] == "low"
+    assert body["max_tokens"] == 500
+    assert body["top_p"] == 0.5
+    assert body["temperature"] == 0.25
+    assert body["enable_thinking"] is True
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 9}
     assert not [name for name in body if name != name.lower()]
 
@@ -155,7 +164,8 @@ async def test_opencodes_names_become_those_of_anthropic() -> None:
         ask("local/m", options=Options(temperature=0.5, max_output=7_000)), npm=ANTHROPIC, models={"m": model}
     )
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 4000}
-    assert (body["top_k"], body["max_tokens"]) == (5, 10_000)
+    assert body["top_k"] == 5
+    assert body["max_tokens"] == 10_000
     assert body["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
     assert "temperature" not in body
 
@@ -204,7 +214,8 @@ async def test_a_model_that_takes_no_temperature_is_sent_none() -> None:
     refuses = await body_of(ask("local/m", options=options), models={"m": ModelConfig(temperature=False)})
     takes = await body_of(ask("local/m", options=options), models={"m": ModelConfig(temperature=True)})
     assert not {"temperature", "top_p"} & set(refuses)
-    assert (takes["temperature"], takes["top_p"]) == (0.5, 0.5)
+    assert takes["temperature"] == 0.5
+    assert takes["top_p"] == 0.5
 
 
 async def test_tools_are_kept_from_a_model_that_cannot_call_them() -> None:
@@ -368,7 +379,8 @@ async def test_openais_newer_models_get_their_tools_over_its_other_interface() -
             events = await events_of(providers, request)
     [seen] = server.requests
     assert seen.path == "/v1/responses"
-    assert (seen.body["model"], seen.body["store"]) == ("gpt-6.1-sol", False)
+    assert seen.body["model"] == "gpt-6.1-sol"
+    assert seen.body["store"] is False
     assert seen.body["reasoning"]["effort"] == "low"
     assert seen.body["max_output_tokens"] == 32_000
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hello."]

@@ -79,7 +79,8 @@ async def test_a_command_is_changed_before_it_is_sent() -> None:
     commanded = ExpandedCommand(session_id=SESSION, command="review", arguments="a b", parts=(PART,))
     (part,) = await chain("command.execute.before", shouts, empties).command(commanded)
     assert isinstance(part, TextPart)
-    assert (part.text, part.id) == ("REVIEW a b", "prt_1")
+    assert part.text == "REVIEW a b"
+    assert part.id == "prt_1"
 
 
 @pytest.mark.parametrize(

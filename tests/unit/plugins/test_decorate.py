@@ -57,12 +57,14 @@ async def test_parameters_become_the_schema_with_defaults_and_descriptions() -> 
         return f"{city} {days} {tags}"
 
     spec = weather.spec()
-    assert (spec.name, spec.description) == ("weather", "Tell the weather.\n\nAs the stations have it.")
+    assert spec.name == "weather"
+    assert spec.description == "Tell the weather.\n\nAs the stations have it."
     properties = spec.parameters["properties"]
     assert spec.parameters["required"] == ["city"]
     assert properties["city"] == {"type": "string", "description": "Where."}
     assert properties["days"]["description"] == "How many, from today on."
-    assert (properties["days"]["minimum"], properties["days"]["maximum"]) == (1, 9)
+    assert properties["days"]["minimum"] == 1
+    assert properties["days"]["maximum"] == 9
     assert properties["unit"]["enum"] == ["C", "F"]
     for _ in range(2):
         assert await used(weather, {"city": "Ulm"}) == Completed("Ulm 3 ['a', 'C']")
@@ -120,7 +122,10 @@ async def test_the_context_comes_under_whatever_name_and_is_no_argument() -> Non
     async def who(ctx: ToolContext, name: str) -> list[str]:
         return [ctx.session_id, ctx.message_id, ctx.call_id, ctx.effect_key, ctx.agent, ctx.directory, name]
 
-    assert (who.name, who.description, who.effect, who.timeout) == ("other", "Says who.", "none", 5)
+    assert who.name == "other"
+    assert who.description == "Says who."
+    assert who.effect == "none"
+    assert who.timeout == 5
     assert list(who.spec().parameters["properties"]) == ["name"]
     outcome = await used(who, {"name": "x"})
     assert outcome.output == '["ses_1","msg_1","cal_1","cal_1","build","/work","x"]'

@@ -237,7 +237,8 @@ async def test_files_of_an_untrusted_project_are_not_imported(stranger: ConfigDe
     stranger.write("asyncagents.json", {"plugin": ["./p.py", str(stranger.project / "p.py")]})
     additions = await loaded(stranger)
     assert not mark.sprung
-    assert (additions.tools, additions.hooks.reports()) == ((), ())
+    assert additions.tools == ()
+    assert additions.hooks.reports() == ()
     assert sum("not trusted" in warning for warning in additions.warnings) == 2
 
 
@@ -252,7 +253,8 @@ async def test_an_untrusted_project_on_the_path_is_no_package_and_hides_none(
     sys.path[:0] = [str(stranger.project), str(stranger.project / "src")]
     sys.path.append(str(tmp_path / "site"))
     (report,) = await reports(stranger)
-    assert (report.name, report.error) == ("guard", None)
+    assert report.name == "guard"
+    assert report.error is None
     assert not mark.sprung
 
 

@@ -30,8 +30,11 @@ def test_a_handler_gets_its_texts_from_its_docstring_and_stays_a_function() -> N
     routes = Routes()
     assert routes.get("/things/{id}", access="token")(handler) is handler
     (route,) = routes
-    assert (route.method, route.path, route.handler) == ("GET", "/things/{id}", handler)
-    assert (route.summary, route.description) == ("Get a thing", "A second sentence, on two lines.")
+    assert route.method == "GET"
+    assert route.path == "/things/{id}"
+    assert route.handler == handler
+    assert route.summary == "Get a thing"
+    assert route.description == "A second sentence, on two lines."
 
 
 def test_a_handler_of_several_routes_may_have_a_summary_for_each() -> None:
@@ -65,7 +68,9 @@ def test_a_route_with_a_directory_and_a_key_has_their_parameters_before_its_own(
     assert first.query == (DIRECTORY_PARAM, X)
     assert first.headers == (DIRECTORY_HEADER_PARAM, KEY_PARAM, X)
     assert set(first.statuses) == {409, 422}
-    assert (second.query, second.headers, second.statuses) == ((X,), (), ())
+    assert second.query == (X,)
+    assert second.headers == ()
+    assert second.statuses == ()
 
 
 def test_every_route_has_a_summary_of_one_line_and_its_path_and_method_alone() -> None:

@@ -78,7 +78,8 @@ def test_a_type_is_a_schema(kind: Any, wanted: Schema) -> None:
 def test_what_is_left_out_when_it_is_none_is_never_null_but_may_be_sent_as_null() -> None:
     schemas = Schemas()
     given, taken = schemas.output_schema(Leaf), schemas.input_schema(Leaf)
-    assert (given["$ref"], taken["$ref"]) == ("#/components/schemas/Leaf", "#/components/schemas/LeafInput")
+    assert given["$ref"] == "#/components/schemas/Leaf"
+    assert taken["$ref"] == "#/components/schemas/LeafInput"
     assert schemas.components["Leaf"] == {
         "type": "object",
         "properties": {"name": STRING, "noteID": STRING},

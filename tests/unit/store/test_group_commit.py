@@ -60,10 +60,8 @@ async def test_a_member_that_fails_leaves_its_neighbours_whole(
     with open_batches(tmp_path / "store.db", seed=5) as group_commit:
         outcomes, commit_report = group_commit.run([_admit(good), _then(bad, error), _admit(late)])
     first, failed, last = outcomes
-    assert (first.value, last.value) == (
-        AdmitResult(good.message.id, new=True),
-        AdmitResult(late.message.id, new=True),
-    )
+    assert first.value == AdmitResult(good.message.id, new=True)
+    assert last.value == AdmitResult(late.message.id, new=True)
     expected = StoreError if isinstance(error, sqlite3.Error) else type(error)
     assert isinstance(failed.error, expected)
     assert _published(commit_report.events) == [good.message.id, late.message.id]

@@ -67,7 +67,8 @@ async def test_a_poll_reports_what_the_other_did_once(here: Process, there: Proc
     there.commits.clear()
     await there.look()
     await there.look()
-    assert (there.events, there.woken) == ([], [])
+    assert there.events == []
+    assert there.woken == []
 
 
 async def test_own_commits_are_not_reported_twice(here: Process, there: Process) -> None:
@@ -172,7 +173,8 @@ async def test_what_was_there_before_is_not_news(tmp_path: Path, here: Process) 
     await here.prompt(session_id)
     async with _process(tmp_path / "store.db", 3) as late:
         await late.look()
-        assert (late.events, late.woken) == ([], [])
+        assert late.events == []
+        assert late.woken == []
         assert [info.id for info in await late.store.sessions(PROJECT)] == [session_id]
         assert [active.session_id for active in await late.store.active_sessions(POOL)] == [session_id]
         assert (await late.store.claim(session_id, OwnerId("carol"), dead=None)) is not None

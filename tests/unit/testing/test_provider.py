@@ -64,7 +64,8 @@ async def test_openais_client_reads_a_stream() -> None:
     assert [call.function.arguments for call in message.tool_calls or ()] == ['{"path":"a"}', "{}"]
     assert whole.choices[0].finish_reason == "tool_calls"
     assert whole.usage is not None
-    assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (10, 5)
+    assert whole.usage.prompt_tokens == 10
+    assert whole.usage.completion_tokens == 5
 
 
 async def test_openais_client_reads_a_plain_answer_and_the_models() -> None:
@@ -94,8 +95,10 @@ async def test_anthropics_client_reads_a_stream() -> None:
     assert inputs == [{"path": "a"}, {}]
     assert whole.stop_reason == "tool_use"
     usage = whole.usage
-    assert (usage.input_tokens, usage.output_tokens) == (1, 5)
-    assert (usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (4, 5)
+    assert usage.input_tokens == 1
+    assert usage.output_tokens == 5
+    assert usage.cache_read_input_tokens == 4
+    assert usage.cache_creation_input_tokens == 5
 
 
 async def test_anthropics_client_reads_a_plain_answer_and_the_models() -> None:
@@ -180,7 +183,9 @@ async def test_a_forgetful_provider_only_counts(session: aiohttp.ClientSession) 
     async with open_provider(remember=False) as provider:
         async with session.post(provider.url + CHAT, json=ask()) as response:
             await response.read()
-        assert (provider.requests, provider.asked, provider.answered) == ([], 1, 1)
+        assert provider.requests == []
+        assert provider.asked == 1
+        assert provider.answered == 1
 
 
 @pytest.mark.parametrize("path", WIRES)
@@ -212,7 +217,8 @@ async def test_a_body_of_ones_own_goes_out_with_any_status(session: aiohttp.Clie
         open_provider(otherwise=page) as provider,
         session.post(provider.url + CHAT, json=ask()) as response,
     ):
-        assert (response.status, response.content_type) == (502, "text/html")
+        assert response.status == 502
+        assert response.content_type == "text/html"
         assert await response.read() == b"<html>bad gateway</html>"
 
 
@@ -226,9 +232,11 @@ async def test_a_stream_is_cut_after_exactly_so_many_bytes(
         async with session.post(provider.url + path, json=ask()) as response:
             assert response.status == 200
             came, cut = await read_to_the_end(response)
-        assert (len(came), cut) == (at, True)
+        assert len(came) == at
+        assert cut is True
         await provider.wait_for(lambda: provider.active == 0)
-        assert (provider.answered, provider.disconnects) == (1, 0), "the client did not leave by itself"
+        assert provider.answered == 1, "the client did not leave by itself"
+        assert provider.disconnects == 0, "the client did not leave by itself"
 
 
 @pytest.mark.parametrize(("path", "end"), [(CHAT, b"[DONE]\n\n"), (MESSAGES, b'"message_stop"}\n\n')])
@@ -259,7 +267,8 @@ async def test_a_plain_answer_can_be_cut_too(session: aiohttp.ClientSession) -> 
         session.post(provider.url + CHAT, json=ask(stream=False)) as response,
     ):
         came, cut = await read_to_the_end(response)
-    assert (len(came), cut) == (20, True)
+    assert len(came) == 20
+    assert cut is True
 
 
 async def test_a_stream_without_a_finish_ends_well_formed(session: aiohttp.ClientSession) -> None:
@@ -281,7 +290,8 @@ async def test_a_hanging_stream_ends_when_the_client_leaves(session: aiohttp.Cli
             assert len(await response.content.readexactly(expected)) == expected
             response.close()
         await provider.wait_for(lambda: provider.disconnects == 1)
-        assert (provider.active, provider.answered) == (0, 0)
+        assert provider.active == 0
+        assert provider.answered == 0
 
 
 async def test_a_hang_before_the_headers_ends_when_the_client_gives_up(
@@ -293,7 +303,8 @@ async def test_a_hang_before_the_headers_ends_when_the_client_gives_up(
         assert not asked.done()
         asked.cancel()
         await provider.wait_for(lambda: provider.disconnects == 1)
-        assert (provider.active, provider.answered) == (0, 0)
+        assert provider.active == 0
+        assert provider.answered == 0
 
 
 @pytest.mark.parametrize(("path", "ping"), [(CHAT, b": keep-alive\n\n"), (MESSAGES, b"event: ping\n")])
@@ -349,10 +360,12 @@ async def test_many_streams_run_at_once(session: aiohttp.ClientSession) -> None:
         for _ in range(100):
             group.create_task(listen(provider.url + CHAT))
         await provider.wait_requests(100)
-        assert (provider.active, provider.peak) == (100, 100)
+        assert provider.active == 100
+        assert provider.peak == 100
         enough.set()
         await provider.wait_for(lambda: provider.disconnects == 100)
-        assert (provider.active, provider.peak) == (0, 100)
+        assert provider.active == 0
+        assert provider.peak == 100
 
 
 async def test_closing_the_provider_ends_its_streams(
@@ -363,7 +376,8 @@ async def test_closing_the_provider_ends_its_streams(
         await response.content.readexactly(10)
     async with response:
         assert await read_to_the_end(response) == (b"", True)
-    assert (provider.active, provider.disconnects) == (0, 0)
+    assert provider.active == 0
+    assert provider.disconnects == 0
     assert not caplog.records
 
 

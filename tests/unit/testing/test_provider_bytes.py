@@ -141,7 +141,9 @@ def test_openai_tells_the_usage_in_a_last_chunk_when_asked() -> None:
     assert done == "data: [DONE]"
     assert last["choices"] == []
     usage = last["usage"]
-    assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (10, 5, 15)
+    assert usage["prompt_tokens"] == 10
+    assert usage["completion_tokens"] == 5
+    assert usage["total_tokens"] == 15
     assert usage["prompt_tokens_details"]["cached_tokens"] == 4
     assert usage["completion_tokens_details"]["reasoning_tokens"] == 3
     assert {chunk["usage"] for chunk in chunks} == {None}

@@ -177,7 +177,8 @@ def test_a_path_that_stays_inside_is_named_by_its_real_name(
     desk.put("a/f", "inside")
     make(desk.root)
     place = desk.files.resolve(path.replace("ROOT", str(desk.root)))
-    assert (place.name, desk.files.read(place).data) == (name, b"inside")
+    assert place.name == name
+    assert desk.files.read(place).data == b"inside"
     assert isinstance(place, InsidePath)
 
 
@@ -339,7 +340,8 @@ def test_a_write_by_root_keeps_the_owner(desk: ToolDesk) -> None:
     os.chown(desk.put("a", "old"), 1234, 4321)
     desk.files.rewrite(desk.files.resolve("a"), "key", lambda _: b"new")
     about = (desk.root / "a").stat()
-    assert (about.st_uid, about.st_gid) == (1234, 4321)
+    assert about.st_uid == 1234
+    assert about.st_gid == 4321
 
 
 def test_a_file_that_nobody_may_write_is_not_replaced(desk: ToolDesk) -> None:

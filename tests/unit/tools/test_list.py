@@ -70,7 +70,8 @@ async def test_a_large_tree_is_cut_from_below(desk: ToolDesk) -> None:
 async def test_it_asks_by_the_real_name_and_for_the_folder_itself_outside(desk: ToolDesk) -> None:
     desk.put("src/a", "x")
     (ask,) = await desk.plan("list", desk.context(), path="src/../src/")
-    assert (ask.permission, ask.patterns) == ("list", ("src",))
+    assert ask.permission == "list"
+    assert ask.patterns == ("src",)
     asks = await desk.plan("list", desk.context(), path="../outside")
     assert asks[0].patterns == (f"{desk.outside}/*",)
     assert "secret.txt" in (await desk.call("list", path="../outside")).output

@@ -112,6 +112,7 @@ async def test_no_process_survives_a_timeout_and_the_output_until_then_is_kept(
     processes: Processes, tmp_path: Path
 ) -> None:
     """All commands at once; a longer timeout follows where a busy machine did not let one print."""
+    ended: list[ProcessResult] = []
     for timeout in (0.5, 2, 8, 32):
         ended = await asyncio.gather(
             *(bash(processes, command, timeout=timeout) for command in ESCAPES.values())
@@ -210,11 +211,10 @@ async def test_a_flood_stays_small_in_memory_and_whole_on_disk(processes: Proces
 
 
 async def test_a_flood_without_end_ends_with_its_time(processes: Processes) -> None:
-    for timeout in (0.3, 3, 30):
-        result = await bash(processes, "yes", timeout=timeout)
-        assert result.timed_out
-        if result.truncated:
-            break
+    result = await bash(processes, "yes", timeout=0.3)
+    if not result.truncated:  # the machine was too busy for much of a flood
+        result = await bash(processes, "yes", timeout=10)
+    assert result.timed_out
     assert len(result.output) < 31_000
     assert result.spill_path is not None
     assert size(result.spill_path) > 30_000
@@ -223,7 +223,8 @@ async def test_a_flood_without_end_ends_with_its_time(processes: Processes) -> N
 async def test_short_output_makes_no_file(processes: Processes, tmp_path: Path) -> None:
     result = await bash(processes, "printf 12345678901234567890", cap=20)
     assert result.output == "12345678901234567890"
-    assert (result.truncated, result.spill_path) == (False, None)
+    assert result.truncated is False
+    assert result.spill_path is None
     assert not (tmp_path / "output").exists()
 
 

@@ -36,7 +36,8 @@ async def test_a_command_writes_the_project_a_temporary_folder_and_what_is_named
         f"echo 1 > new && rm src/a.py && echo 2 > $TMPDIR/t && echo 3 > {cache}/c && cat {ground.home}/notes",
         Sandbox(write=(str(cache),)),
     )
-    assert (result.exit_code, result.output) == (0, "plain")
+    assert result.exit_code == 0
+    assert result.output == "plain"
     assert (ground.root / "new").read_text() == "1\n"
     assert not (ground.root / "src/a.py").exists()
     assert (cache / "c").read_text() == "3\n"
@@ -133,7 +134,8 @@ async def test_a_commit_works(ground: SandboxGround) -> None:
     result = await ground.bash(
         "git add -A && git -c user.name=a -c user.email=a@b commit -qm x && git log --oneline | wc -l"
     )
-    assert (result.exit_code, result.output) == (0, "1\n")
+    assert result.exit_code == 0
+    assert result.output == "1\n"
 
 
 @needs_bwrap
@@ -142,7 +144,8 @@ async def test_other_processes_are_neither_seen_nor_reached(ground: SandboxGroun
         f"ls -d /proc/[0-9]* | wc -l; kill -0 {os.getpid()} || echo gone; cat /proc/*/environ"
     )
     count, gone = result.output.split()[0], "gone" in result.output
-    assert (int(count) < 10, gone) == (True, True)
+    assert (int(count) < 10) is True
+    assert gone is True
 
 
 @needs_bwrap

@@ -444,7 +444,9 @@ def test_a_command_in_any_script_is_read_as_it_stands() -> None:
 )
 def test_an_unclear_line_can_be_allowed_as_it_stands(command: str) -> None:
     *_, ask = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
-    assert (ask.always, ask.exact, ask.also) == ((command,), True, ("unclear_command",))
+    assert ask.always == (command,)
+    assert ask.exact is True
+    assert ask.also == ("unclear_command",)
 
 
 @pytest.mark.spec("Z-06")
@@ -454,10 +456,12 @@ def test_an_unclear_line_can_be_allowed_as_it_stands(command: str) -> None:
 )
 def test_a_line_that_a_person_would_not_see_as_it_is_cannot_be_allowed_for_good(command: str) -> None:
     *_, ask = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
-    assert (ask.always, ask.exact) == ((), False)
+    assert ask.always == ()
+    assert ask.exact is False
 
 
 @pytest.mark.parametrize("command", ["git status", "ls -la src | cat"])
 def test_a_plain_line_is_allowed_by_patterns(command: str) -> None:
     *_, ask = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
-    assert (bool(ask.always), ask.exact) == (True, False)
+    assert bool(ask.always) is True
+    assert ask.exact is False

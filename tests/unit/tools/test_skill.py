@@ -36,7 +36,9 @@ async def _run(tool: Tool[SkillArgs], name: str, context: ToolContext = CONTEXT)
     args = msgspec.convert({"name": name}, tool.args)
     assert tool.plan is not None
     (ask,) = await tool.plan(args, context)
-    assert (ask.permission, ask.patterns, ask.always) == ("skill", (name,), (name,))
+    assert ask.permission == "skill"
+    assert ask.patterns == (name,)
+    assert ask.always == (name,)
     encode_body(ask)
     done = await tool.run(args, context)
     assert isinstance(done, Completed)

@@ -92,15 +92,14 @@ async def test_a_local_server_is_fetched_once_that_is_allowed_by_name(tmp_path: 
         denied = {"webfetch_local": "allow", "webfetch": {url: "deny"}}
         with_webfetch_denied = await Fetcher(door, tmp_path, denied)(url)
     assert isinstance(asked, Ask)
-    assert (asked.permission, asked.patterns, asked.always) == (
-        "webfetch_local",
-        (url,),
-        (f"{url}*",),
-    )
+    assert asked.permission == "webfetch_local"
+    assert asked.patterns == (url,)
+    assert asked.always == (f"{url}*",)
     assert asked.metadata["addresses"] == "127.0.0.1, ::1"
     assert isinstance(done, Completed)
     assert isinstance(by_name, Completed)
-    assert (done.output, by_name.output) == (CANARY, CANARY)
+    assert done.output == CANARY
+    assert by_name.output == CANARY
     assert isinstance(with_webfetch_denied, Ask)
     assert with_webfetch_denied.permission == "webfetch"
 
@@ -113,7 +112,8 @@ async def test_an_address_that_is_allowed_is_dialled_as_it_was_judged(tmp_path: 
     async with serve("127.0.0.1", "::1", handler=service.answer) as port, open_door() as door:
         done = await Fetcher(door, tmp_path, LOCAL_TOO)(f"http://{host}:{port}/x")
     assert isinstance(done, Completed)
-    assert (done.output, len(service.requests)) == (CANARY, 1)
+    assert done.output == CANARY
+    assert len(service.requests) == 1
 
 
 async def test_the_server_that_runs_the_agent_is_never_fetched_from(tmp_path: Path) -> None:
@@ -163,7 +163,8 @@ async def test_a_name_that_must_be_asked_for_is_not_looked_up_before(tmp_path: P
         for action in ("ask", "deny"):
             asked = await Fetcher(door, tmp_path, {"webfetch": action})("http://secret.evil.test/")
             assert isinstance(asked, Ask)
-            assert (asked.permission, looked) == ("webfetch", [])
+            assert asked.permission == "webfetch"
+            assert looked == []
         with pytest.raises(ToolError, match=r"leads to 127\.0\.0\.1.*such as http://127\.0\.0\.1/"):
             await Fetcher(door, tmp_path, {"webfetch": "ask"}).run("http://secret.evil.test/")
     assert looked == ["secret.evil.test"]
@@ -189,7 +190,8 @@ async def test_a_name_that_leads_elsewhere_later_is_dialled_where_it_led_when_it
     assert isinstance(done, Completed)
     assert done.output == "public"
     assert isinstance(again, Ask)
-    assert (again.permission, service.requests) == ("webfetch_local", [])
+    assert again.permission == "webfetch_local"
+    assert service.requests == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "①②⑦.⓪.⓪.①", "[::1]", "[::ffff:127.0.0.1]", "localhost"])

@@ -17,7 +17,8 @@ async def test_a_new_file_is_shown_as_a_diff_and_then_written(desk: ToolDesk) ->
     context = desk.context()
     given = {"filePath": "src/new.py", "content": "a = 1\nb = 2\n"}
     (ask,) = await desk.plan("write", context, **given)
-    assert (ask.permission, ask.patterns) == ("edit", ("src/new.py",))
+    assert ask.permission == "edit"
+    assert ask.patterns == ("src/new.py",)
     assert ask.metadata["filepath"] == str(desk.root / "src/new.py")
     assert ask.metadata["diff"] == "--- src/new.py\n+++ src/new.py\n@@ -0,0 +1,2 @@\n+a = 1\n+b = 2\n"
     assert not (desk.root / "src").exists()
