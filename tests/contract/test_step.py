@@ -294,7 +294,7 @@ async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(l
     await lab.store.cancel(cancelled)
     after = await lab.store.finish_step(claim, going_on(lab, cancelled, step))
     assert after.queued == 0
-    assert after.is_cancelled is True
+    assert after.is_cancelled
 
     spoken_to, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
