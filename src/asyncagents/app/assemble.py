@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -12,12 +13,15 @@ from asyncagents.app.workplaces import OpenWorkplaces, PluginHost, fixed_tools
 from asyncagents.config.config import DAY, AsyncToolsConfig
 from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.progress import ChildProgress
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.engine.call.executor import CallExecutor
 from asyncagents.engine.call.incoming_webhook import IncomingWebhook
 from asyncagents.engine.decide import is_turn_over
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus
+from asyncagents.engine.external.agent import ExternalAgents
+from asyncagents.engine.external.stream import ExternalStreams
 from asyncagents.engine.input.message import PromptDefaults, accept_any_model
 from asyncagents.engine.metrics import Counters
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
@@ -30,12 +34,19 @@ from asyncagents.engine.step.title import Titles
 from asyncagents.engine.webhook.delivery import SendWebhook, refuse_delivery
 from asyncagents.engine.webhook.delivery_loop import DeliveryLoop
 from asyncagents.engine.workplace.agents import DEFAULT_AGENT
+from asyncagents.engine.workplace.permission import RuleResolver
 from asyncagents.engine.workplace.workplace import Workplaces
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
 from asyncagents.llm.model import HasWindow, Model, no_window
 from asyncagents.plugins.todo_enforcer import TodoEnforcer
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
+
+BuildExternal: TypeAlias = Callable[[Workplaces, asyncio.TaskGroup, Clock], ExternalAgents | None]
+
+
+def no_external_agents(workplaces: Workplaces, group: asyncio.TaskGroup, clock: Clock) -> None:
+    """Run no external agents: a step of an agent with a backend fails."""
 
 
 class Setup(Struct, frozen=True, kw_only=True):
@@ -55,6 +66,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     """Why there is no default model."""
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
     post: SendWebhook = refuse_delivery
+    build_external: BuildExternal = no_external_agents
+    """Builds what runs external agents, from the workplaces."""
     observer: Observer = NOOP_OBSERVER
     """Observes the engine, besides the metrics of each runtime."""
 
@@ -255,6 +268,7 @@ def _build_step_runner(parts: RuntimeParts, titles: Titles) -> StepRunner:
     backend, model = parts.backend, parts.setup.model
     return StepRunner(
         titles=titles,
+        external_streams=_build_external_streams(parts),
         store=parts.store,
         model=model,
         workplaces=parts.workplaces,
@@ -266,5 +280,18 @@ def _build_step_runner(parts: RuntimeParts, titles: Titles) -> StepRunner:
         windows=model.window if isinstance(model, HasWindow) else no_window,
         group=parts.group,
         over=is_turn_over if parts.setup.before_rest is no_objection else None,
+        observer=parts.counters,
+    )
+
+
+def _build_external_streams(parts: RuntimeParts) -> ExternalStreams:
+    backend, workplaces = parts.backend, parts.workplaces
+    return ExternalStreams(
+        parts.setup.build_external(workplaces, parts.group, backend.clock),
+        store=parts.store,
+        rules=RuleResolver(parts.store, workplaces),
+        clock=backend.clock,
+        ids=backend.ids,
+        group=parts.group,
         observer=parts.counters,
     )

@@ -21,7 +21,7 @@ from asyncagents.engine.runtime.answers import AnswerWaiters
 from asyncagents.errors import ConfigError
 from asyncagents.llm.limits import Concurrency, Limits
 from asyncagents.store.sqlite.database import open_sqlite
-from asyncagents.store.sqlite.owners import FlockOwners, Owners
+from asyncagents.store.sqlite.owners import FlockOwners, Owners, check_writable
 from asyncagents.store.tx import Database
 
 POOL = FILE_POOL
@@ -110,7 +110,8 @@ async def open_sqlite_backend(directory: Path) -> AsyncIterator[Backend]:
     clock, rng = SystemClock(), SystemRng()
     clock.check()
     ids = Ids(clock, rng)
-    owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
+    with check_writable(directory):
+        owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     try:
         async with open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng, ids=ids) as database:
             yield Backend(database, owners, clock, rng, ids)
@@ -220,6 +221,7 @@ def _offset(clock: Clock) -> float:
 
 
 def make_data_directory(directory: Path) -> Path:
-    """Create a data directory with mode 0700; an existing one stays unchanged."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Create a data directory with mode 0700; an existing one stays unchanged. Raises `StoreError`."""
+    with check_writable(directory):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory

@@ -11,9 +11,16 @@ from msgspec.structs import replace
 from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import make_data_directory, open_backend
 from asyncagents.app.default_model import DefaultModel, open_default_model
+from asyncagents.app.external import build_acp_agents, with_external_lane
 from asyncagents.app.workplaces import choose_workplaces
 from asyncagents.config.clock import SystemClock
-from asyncagents.config.config import AsyncToolsConfig, Config, DelegationConfig, TelemetryConfig
+from asyncagents.config.config import (
+    AsyncToolsConfig,
+    Config,
+    DelegationConfig,
+    ExternalConfig,
+    TelemetryConfig,
+)
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import Fleet, fleet_config
 from asyncagents.config.load import load_config
@@ -22,6 +29,7 @@ from asyncagents.engine.runner import BeforeRest, no_objection
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything, check_tools
 from asyncagents.errors import InvalidInput
+from asyncagents.llm.limits import Concurrency
 from asyncagents.llm.model import Model
 from asyncagents.plugins.api import Plugin
 from asyncagents.telemetry.open import choose_observer
@@ -63,7 +71,7 @@ async def open_runtime(
         config = _config_from_files()
     directory = make_data_directory(Path(data) if data is not None else _require_config(config).data_dir)
     async with open_default_model(model, config, needed=bool(serve) and needs_model) as default:
-        setup = _build_setup(default, config, async_tools, telemetry)
+        setup = _build_setup(default, config, async_tools, telemetry, coding=coding)
         workplaces, host = choose_workplaces(
             directory, tools, policy, coding, plugins=plugins, delegation=delegation
         )
@@ -78,16 +86,34 @@ def _build_setup(
     config: Config | None,
     async_tools: AsyncToolsConfig | None,
     telemetry: bool | TelemetryConfig | None,
+    *,
+    coding: bool | Config | LoadedProject | str,
 ) -> Setup:
     return Setup(
         model=default.model,
         model_ref=default.ref,
-        concurrency=default.concurrency,
+        concurrency=_limit_external(default.concurrency, config, coding),
+        build_external=build_acp_agents,
         check_model=default.check,
         missing_model=default.missing,
         async_tools=async_tools or (config.async_tools if config else AsyncToolsConfig()),
         observer=choose_observer(telemetry, config, SystemClock()),
     )
+
+
+def _limit_external(
+    concurrency: Concurrency, config: Config | None, coding: bool | Config | LoadedProject | str
+) -> Concurrency:
+    """Limit how many external agents work at once, as the configuration says that projects use."""
+    match coding:
+        case LoadedProject():
+            config = coding.config
+        case Config():
+            config = coding
+        case _:
+            pass
+    external = config.external if config else ExternalConfig()
+    return with_external_lane(concurrency, external.concurrent)
 
 
 def _check_arguments(

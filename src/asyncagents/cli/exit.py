@@ -23,16 +23,26 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 DEBUG_VARIABLE = "ASYNCAGENTS_DEBUG"
 
+_FREE_SPACE = "free some space, then run the same command again"
+_MAKE_WRITABLE = (
+    "make the data directory writable, or choose another with --data-dir; `asyncagents doctor` checks it"
+)
 _STORE_HINTS = {
-    "disk is full": "free some space, then run the same command again",
+    "disk is full": _FREE_SPACE,
+    "no space left": _FREE_SPACE,
+    "quota exceeded": _FREE_SPACE,
     "disk i/o": "check the disk: it may be full, or failing",
     "locked": "another program has locked the database: stop it, or try again",
     "newer": "`pip install --upgrade asyncagents`",
     "upgrade": "`pip install --upgrade asyncagents`",
     "malformed": "`asyncagents doctor` checks the file; restore a backup of it",
     "not a database": "`asyncagents doctor` checks the file; restore a backup of it",
-    "readonly": "the data directory must be writable: `asyncagents doctor` checks it",
-    "unable to open": "the data directory must be writable: `asyncagents doctor` checks it",
+    "readonly": _MAKE_WRITABLE,
+    "unable to open": _MAKE_WRITABLE,
+    "could not be opened: permission denied": _MAKE_WRITABLE,
+    "could not be opened: operation not permitted": _MAKE_WRITABLE,
+    "cannot be written": _MAKE_WRITABLE,
+    "out of reach": "`asyncagents doctor` checks it: the file, or the server that ASYNCAGENTS_STORE names",
 }
 
 _SYSTEM_HINTS = {errno.ENOSPC: "disk is full", errno.EDQUOT: "disk is full", errno.EROFS: "readonly"}

@@ -9,7 +9,7 @@ from msgspec import Struct
 from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.config.env import system_environment
 from asyncagents.config.secret import Secret
-from asyncagents.server.discovery import find_server, find_worker
+from asyncagents.server.discovery import Listing, find_server, find_worker
 
 TOKEN_VARIABLE = "ASYNCAGENTS_TOKEN"
 PORTS = {"http": 80, "https": 443}
@@ -27,7 +27,7 @@ def find_target_server(data: Path, attach: str | None, token: Secret | None) -> 
     """Return the server, None to run in this process. Raises `CliError` if --attach is invalid."""
     if attach is None:
         worker = find_worker(data)
-        return None if worker is None else TargetServer(worker.url, _secret(worker.token), own=True)
+        return None if worker is None else own_server(worker)
     asked = _parse_address(attach)
     listing = find_server(data)
     own = listing is not None and _is_same_server(asked, urlsplit(listing.url))
@@ -41,6 +41,11 @@ def find_target_server(data: Path, attach: str | None, token: Secret | None) -> 
     if given is None and own and listing is not None:
         given = _secret(listing.token)
     return TargetServer(f"{asked.scheme}://{asked.netloc}{asked.path}", _check_token(given), own)
+
+
+def own_server(listing: Listing) -> TargetServer:
+    """Return the server that a listing of the data directory names."""
+    return TargetServer(listing.url, _secret(listing.token), own=True)
 
 
 def _secret(token: str | None) -> Secret | None:

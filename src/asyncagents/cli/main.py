@@ -13,6 +13,7 @@ from asyncagents.config.conceal import conceal_environment
 COMMANDS = {
     "run": ("run.command:run", "Send a prompt and stream the answer."),
     "serve": ("serve.serve:serve", "Run all sessions of a data directory, and serve the HTTP API."),
+    "acp": ("acp:acp", "Let an editor drive agents, by the Agent Client Protocol."),
     "worker": ("serve.worker:worker", "Run sessions of a shared database, beside other workers."),
     "migrate": ("serve.migrate:migrate", "Upgrade a shared database, or move a data directory into it."),
     "sessions": ("inspect.sessions:sessions", "List the sessions of this directory, newest first."),

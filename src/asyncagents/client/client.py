@@ -9,15 +9,18 @@ from aiohttp import ClientSession, TCPConnector
 
 from asyncagents.client.approvals import ClientApprovals
 from asyncagents.client.async_tools import ClientAsyncTools
+from asyncagents.client.catalog import ClientCatalog
 from asyncagents.client.decode import read_answer, read_entries, read_entry
 from asyncagents.client.events import BoardEvent, Reset, SessionNews, follow_board, follow_session
 from asyncagents.client.json_client import JsonClient, build_path, fresh_key
+from asyncagents.client.mcp_servers import ClientMcpServers
 from asyncagents.client.server_finder import DataDirectoryFinder, ServerFinder, UrlFinder
 from asyncagents.client.tasks import ClientTasks
 from asyncagents.client.transport import Transport, count_tries
 from asyncagents.domain.call.call import Call, Reply
 from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.mcp_server import NewMcpServer
 from asyncagents.domain.conversation.message import MessageFormat, ModelRef
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.conversation.status import Busy, Retry, Status
@@ -48,6 +51,8 @@ class ClientPromptOptions(TypedDict, total=False):
     files: Sequence[str | Path | SentFile]
     """Paths on the server, `file:` URLs, or files with their content."""
     format: MessageFormat | None
+    message_id: MessageId | None
+    """Chosen by the sender, for `send`, `prompt` and `stream`; the same id again is a repeat."""
 
 
 @asynccontextmanager
@@ -84,6 +89,8 @@ class Client:
         self.tasks = ClientTasks(self._http)
         self.async_tools = ClientAsyncTools(self._http)
         self.approvals = ClientApprovals(self._http)
+        self.catalog = ClientCatalog(self._http)
+        self.mcp_servers = ClientMcpServers(self._http)
 
     async def health(self) -> Health:
         return await self._http.get("/v1/health", Health)
@@ -99,10 +106,11 @@ class Client:
         directory: str | Path | None = None,
         key: str | None = None,
         permission: Sequence[Rule] = (),
+        mcp_servers: Sequence[NewMcpServer] = (),
     ) -> Session:
         """Create a session; the same key again returns the same session. Default directory: the server's."""
         where = {"parentID": parent_id, "directory": _absolute_path(directory)}
-        body = {"title": title, "permission": permission, **where}
+        body = {"title": title, "permission": permission, "mcpServers": mcp_servers or None, **where}
         return await self._http.post("/session", Session, _without_none(body), key=key)
 
     async def begin(
@@ -135,9 +143,20 @@ class Client:
         **options: Unpack[ClientPromptOptions],
     ) -> MessageId:
         """Store a message without waiting for an answer; with `wakes=False` it waits for the next step."""
-        body = {"wakes": wakes, **_prompt_body(text, options)}
+        return (await self._send(session_id, text, key=key, wakes=wakes, **options)).message_id
+
+    async def _send(
+        self,
+        session_id: SessionId,
+        text: str,
+        *,
+        key: str | None,
+        wakes: bool = True,
+        **options: Unpack[ClientPromptOptions],
+    ) -> SendResult:
+        body = {"wakes": wakes, "messageID": options.get("message_id"), **_prompt_body(text, options)}
         path = build_path("v1", "sessions", session_id, "prompts")
-        return (await self._http.post(path, SendResult, _without_none(body), key=key)).message_id
+        return await self._http.post(path, SendResult, _without_none(body), key=key)
 
     async def prompt(
         self,
@@ -183,8 +202,9 @@ class Client:
     ) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of its session until it is answered, or the session deleted."""
         async with self._session_stream(session_id) as stream:
-            message_id = await self.send(session_id, text, key=key or fresh_key(), **options)
-            if key is not None and await self.answer_to(message_id) is not None:
+            sent = await self._send(session_id, text, key=key or fresh_key(), **options)
+            message_id = sent.message_id
+            if key is not None and not sent.new and await self.answer_to(message_id) is not None:
                 return
             async for event in stream:
                 if isinstance(event, Reset) and await self.answer_to(message_id) is not None:

@@ -33,6 +33,10 @@ class JsonClient:
         request = ApiRequest(method="POST", path=path, body=body, key=key or fresh_key())
         return decode_body(await self.transport.request(request), kind)
 
+    async def put(self, path: str, kind: type[T], body: Any) -> T:
+        request = ApiRequest(method="PUT", path=path, body=body)
+        return decode_body(await self.transport.request(request), kind)
+
     async def delete(
         self, path: str, query: Mapping[str, str] | None = None, *, gone: bytes | None = None
     ) -> bytes:

@@ -1,15 +1,19 @@
 """HTTP transport that retries requests, under the same key, while the server is unreachable."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 from aiohttp import (
+    ClientConnectorError,
     ClientError,
     ClientResponse,
     ClientSession,
+    ClientSSLError,
     ClientTimeout,
     TraceConfig,
     TraceRequestHeadersSentParams,
@@ -50,12 +54,16 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        kind = {"content-type": "application/json"} if self.method == "POST" else {}
+        kind = {"content-type": "application/json"} if self._has_body else {}
         return kind if self.key is None else kind | {"idempotency-key": self.key}
 
     @property
     def content(self) -> bytes | None:
-        return encode(self.body if self.body is not None else {}) if self.method == "POST" else None
+        return encode(self.body if self.body is not None else {}) if self._has_body else None
+
+    @property
+    def _has_body(self) -> bool:
+        return self.method in {"POST", "PUT"}
 
 
 class ReconnectBackoff:
@@ -83,6 +91,12 @@ class ReconnectBackoff:
 
 
 def _describe_error(error: Exception) -> str:
+    """Describe a failed connection in the words of the system: those of aiohttp list its own settings."""
+    if isinstance(error, ClientConnectorError) and not isinstance(error, ClientSSLError):
+        reason = error.os_error
+        if reason.errno is not None and reason.errno in errno.errorcode:
+            return os.strerror(reason.errno)
+        return reason.strerror or str(reason)
     return str(error) or type(error).__name__
 
 

@@ -58,6 +58,15 @@ def child_environment(environment: Environment, config: Config) -> dict[str, str
     return {name: value for name, value in environment.variables.items() if choice.passes(name, value)}
 
 
+def named_variables(environment: Environment, names: tuple[str, ...]) -> dict[str, str]:
+    """Return variables that the user names for one program; those of asyncagents are never passed."""
+    return {
+        name: environment.variables[name]
+        for name in names
+        if name in environment.variables and name not in _NEVER
+    }
+
+
 def withheld_names(environment: Environment, config: Config) -> list[str]:
     """List the variables that `pass_environment` names in full but no child gets, because they hold a key."""
     choice = _select(config)

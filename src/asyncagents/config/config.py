@@ -104,6 +104,19 @@ class SandboxConfig(Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"sandbox: {path[:80]!r} cannot be made writable: {wanted}")
 
 
+class BackendConfig(Struct, frozen=True, kw_only=True):
+    """The program that does the work of an agent instead of a model."""
+
+    acp: tuple[str, ...] = ()
+    """A command that speaks the Agent Client Protocol."""
+    environment: tuple[str, ...] = ()
+    """Names of further variables that the program gets, such as the one that holds its key."""
+
+    def __post_init__(self) -> None:
+        if not self.acp or not self.acp[0].strip() or any("\0" in word for word in self.acp):
+            raise ConfigError('has no command in backend.acp: write it as a list, as in ["opencode", "acp"]')
+
+
 class AgentConfig(Struct, frozen=True, kw_only=True):
     """Settings of one agent, as under `agent` in a configuration file; None: not set."""
 
@@ -122,7 +135,15 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     permission: "Permission" = {}
     sandbox: SandboxConfig | bool | None = None
     """Whether its commands run in a sandbox; None: as `Config.sandbox` says."""
+    backend: BackendConfig | None = None
+    """The external agent that does its work; None: a model does."""
     options: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if self.backend is not None and self.mode not in (None, "subagent"):
+            raise ConfigError(
+                f"has a backend, so it works for other agents: its mode is subagent, not {self.mode}"
+            )
 
 
 Permission: TypeAlias = dict[str, Action | dict[str, Action]]
@@ -206,6 +227,17 @@ class DelegationConfig(Struct, frozen=True, kw_only=True):
         return "async_task_result" if self.tools == "async_task" else "asyncagents_output"
 
 
+class ExternalConfig(Struct, frozen=True, kw_only=True):
+    """Limits of external agents."""
+
+    concurrent: int = 4
+    """How many of their programs run at once; further steps queue."""
+
+    def __post_init__(self) -> None:
+        if self.concurrent < 1:
+            raise ConfigError("external: concurrent is 1 or more")
+
+
 class NoticesConfig(Struct, frozen=True, kw_only=True):
     inline_result: bool = False
     """Whether a notice contains the task's result."""
@@ -284,6 +316,7 @@ class Config(Struct, frozen=True, kw_only=True):
     instructions: tuple[str, ...] = ()
     compaction: CompactionConfig = CompactionConfig()
     delegation: DelegationConfig = DelegationConfig()
+    external: ExternalConfig = ExternalConfig()
     notices: NoticesConfig = NoticesConfig()
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()

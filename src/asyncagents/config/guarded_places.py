@@ -23,7 +23,8 @@ _SYSTEM = "it belongs to the system"
 # Files of the data folder, by name; used where a project lies in that folder.
 _DATA = (
     "asyncagents.db", "asyncagents.db-wal", "asyncagents.db-shm", "asyncagents.db-journal",
-    "owners", "server.json", "server.lock", "snapshot", "token", "tool-output",
+    "owners", "server.json", "server.lock", "server.log", "server.log.old", "snapshot", "token",
+    "tool-output",
 )  # fmt: skip
 _SHELL_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".bash_completion",

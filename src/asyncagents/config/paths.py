@@ -77,6 +77,13 @@ def secret_paths(environment: Environment, root: Path, files: Iterable[str]) -> 
     return (*folders, *(file for file in (*named, *map(Path, files)) if not file.is_relative_to(root)))
 
 
+def absolute_variables(environment: Environment) -> dict[str, str]:
+    """Return the variables, those with paths made absolute, for a process in another current directory."""
+    names = (DATA_VARIABLE, *(f"{family.upper()}_CONFIG" for family in FAMILIES))
+    paths = {name: str(environment.folder(text)) for name in names if (text := environment.get(name))}
+    return {**environment.variables, **paths}
+
+
 def worktree_folders(directory: Path) -> list[Path]:
     """List the folders from the worktree's root down to `directory`; without a worktree, only `directory`."""
     upwards = [directory, *directory.parents]

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.launch import LaunchRequest, TaskLauncher
 from asyncagents.delegation.poll import answer_or_wait
-from asyncagents.delegation.task import Description, Prompt, launch_asks, no_asks
+from asyncagents.delegation.task import Description, Prompt, no_asks
 from asyncagents.delegation.texts import load_text
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import Retrieve
@@ -36,7 +36,7 @@ class AsyncTaskResultArgs(Struct, frozen=True):
 
 def async_task(launcher: TaskLauncher, limits: DelegationConfig) -> Tool[AsyncTaskArgs]:
     async def plan(args: AsyncTaskArgs, context: ToolContext) -> tuple[Ask, ...]:
-        return launch_asks(args.agent, args.description)
+        return await launcher.asks(args.agent, args.description, context)
 
     async def run(args: AsyncTaskArgs, context: ToolContext) -> WithFacts:
         request = LaunchRequest(agent=args.agent, prompt=args.prompt, description=args.description)

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.launch import LaunchRequest, TaskLauncher
 from asyncagents.delegation.output import output_tool
-from asyncagents.delegation.task import Prompt, launch_asks, no_asks
+from asyncagents.delegation.task import Prompt, no_asks
 from asyncagents.delegation.texts import load_text
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.envelope import one_line
@@ -69,7 +69,7 @@ def _launch_tool(launcher: TaskLauncher, limits: DelegationConfig) -> Tool[TaskL
         _check_args(args)
         if args.resume:
             return ()  # a follow-up asks no permission; `resume` refuses an agent that is denied by now
-        return launch_asks(args.agent, args.description)
+        return await launcher.asks(args.agent, args.description, context)
 
     async def run(args: TaskLaunchArgs, context: ToolContext) -> WithFacts:
         _check_args(args)

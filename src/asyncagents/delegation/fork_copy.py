@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, assert_never
 from msgspec.structs import replace
 
 from asyncagents.delegation.fork_limit import CopiedMessage, cut, cut_input, limit, model_messages, size
-from asyncagents.domain.call.call import parse_late_result, pending_text
+from asyncagents.domain.call.late_result import parse_late_result, pending_text
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import (

@@ -9,7 +9,7 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.fork import ForkedHistory, fork_history
 from asyncagents.delegation.parent_reader import SharedRead
 from asyncagents.domain.agent.agent import Agent
-from asyncagents.domain.agent.permission import TASK
+from asyncagents.domain.agent.permission import EXTERNAL_AGENT, TASK, LineageRules
 from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import TextPart
@@ -34,6 +34,7 @@ from asyncagents.domain.task.texts import (
     empty_task_text,
     foreign_task_text,
     invalid_name_text,
+    no_sandbox_text,
     no_such_task_text,
     task_gone_text,
     unknown_agent_text,
@@ -41,10 +42,11 @@ from asyncagents.domain.task.texts import (
 from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.input.message import accept_any_model, model_ref
 from asyncagents.engine.input.message_hook import run_chat_message_hooks
-from asyncagents.engine.tool import ToolContext
+from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import AsyncAgentsError, Damaged, NotFound, ToolError
 from asyncagents.store.store import Store
+from asyncagents.tools.project.agent_launch import SandboxTrial
 from asyncagents.version import VERSION
 
 DENIED_TO_CHILDREN = ("todowrite", "todoread", TASK)
@@ -96,6 +98,16 @@ class TaskLauncher:
             raise ToolError(unknown_agent_text(name, _launchable_agents(staff, context)))
         return staff[name]
 
+    async def asks(self, name: str, description: str, context: ToolContext) -> tuple[Ask, ...]:
+        """Return the asks of a launch; an external agent needs a permission of its own as well."""
+        assert self.workplaces is not None, "workplaces are set before the first launch"
+        asks = launch_asks(name, description)
+        backend = (await workplace_at(self.workplaces, context.directory)).backend(name)
+        if backend is None:
+            return asks
+        metadata = {"description": description, "agent": name, "command": backend.command_line}
+        return (*asks, Ask(EXTERNAL_AGENT, (name,), (name,), metadata, exact=True))
+
     async def spawn(self, request: LaunchRequest, context: ToolContext, limits: DelegationConfig) -> Spawn:
         """Build the `Spawn` of a launch; its limits are checked when it is committed."""
         return (await self.launch(request, context, limits))[0]
@@ -107,6 +119,7 @@ class TaskLauncher:
         if not (request.prompt.strip() and one_line(request.description)):
             raise ToolError(empty_task_text())
         agent = await self.find_agent(request.agent, context)
+        await self._check_sandbox(agent, context)
         launcher, before = await self._launcher_read.read(context.session_id)
         parent = launcher.info
         info = record_launch(self._session(request, agent, parent), parent, agent=context.agent)
@@ -124,6 +137,17 @@ class TaskLauncher:
             trace=context.trace,
         )
         return spawn, max(0, launcher.crowd + before - limits.concurrent + 1)
+
+    async def _check_sandbox(self, agent: Agent | None, context: ToolContext) -> None:
+        """Raise `ToolError` for an external agent that may not edit where no sandbox can prevent it."""
+        trial: object = self.workplaces
+        if agent is None or agent.backend is None or not isinstance(trial, SandboxTrial):
+            return
+        own = LineageRules.from_rules(agent.layers.rules)
+        if own.denies_most("edit") or (context.rules is not None and context.rules.denies_most("edit")):
+            failure = await trial.sandbox_failure(context.directory)
+            if failure:
+                raise ToolError(no_sandbox_text(agent.name, failure))
 
     def _model(self, request: LaunchRequest, agent: Agent | None, parent: Session) -> ModelRef:
         """Return the requested model, else the agent's, else the parent's; `ToolError` if it is unusable."""
@@ -196,10 +220,18 @@ class TaskLauncher:
         target = MessageTarget(child.id, child.agent or task.agent, _model_of(child))
         if not prompt.strip():
             raise ToolError(empty_task_text())
-        if context.rules is not None and context.rules.evaluate(TASK, target.agent) == "deny":
+        if await self._is_denied(target.agent, context):
             raise ToolError(denied_text(target.agent))
         fact = replace(await self._build_input(child, target, prompt), trace=context.trace)
         return Resume(task.id, fact, prompt, call_id)
+
+    async def _is_denied(self, agent: str, context: ToolContext) -> bool:
+        """Tell whether the rules deny the launch of an agent by now."""
+        rules = context.rules
+        if rules is None:
+            return False
+        asks = await self.asks(agent, "", context)
+        return any(rules.decide(ask.permission, ask.patterns) == "deny" for ask in asks)
 
     async def session_exists(self, session_id: SessionId) -> bool:
         """Return whether there is a session with this id, whichever session launched it."""
@@ -222,6 +254,12 @@ class TaskLauncher:
         if len(found) > 1 and start not in found:
             raise ToolError(ambiguous_id_text(given, len(found)))
         return await self.store.task(SessionId(start) if start in found else found[0])
+
+
+def launch_asks(agent: str, description: str) -> tuple[Ask, ...]:
+    """Ask to launch an agent; all tools that launch share one permission."""
+    metadata = {"description": description, "subagent_type": agent}
+    return (Ask(TASK, (agent,), (agent,), metadata, exact=True),)
 
 
 def _build_task(

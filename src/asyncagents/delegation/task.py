@@ -35,7 +35,7 @@ HIDDEN_ARGUMENTS = ("command", "model")
 
 def task(launcher: TaskLauncher, limits: DelegationConfig) -> Tool[TaskArgs]:
     async def plan(args: TaskArgs, context: ToolContext) -> tuple[Ask, ...]:
-        return launch_asks(args.subagent_type, args.description)
+        return await launcher.asks(args.subagent_type, args.description, context)
 
     async def run(args: TaskArgs, context: ToolContext) -> WithFacts:
         if args.task_id:
@@ -55,12 +55,6 @@ def task(launcher: TaskLauncher, limits: DelegationConfig) -> Tool[TaskArgs]:
     tool = Tool(TASK, TaskArgs, run, plan=plan, effect="idempotent", description=load_text("task"))
     tool.parameters = _visible_parameters(tool.spec().parameters)
     return tool
-
-
-def launch_asks(agent: str, description: str) -> tuple[Ask, ...]:
-    """Ask to launch an agent; all tools that launch share one permission."""
-    metadata = {"description": description, "subagent_type": agent}
-    return (Ask(TASK, (agent,), (agent,), metadata, exact=True),)
 
 
 async def no_asks(args: object, context: ToolContext) -> tuple[Ask, ...]:

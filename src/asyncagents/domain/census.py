@@ -11,10 +11,14 @@ class Census(Struct, frozen=True, kw_only=True):
     """Sessions of one pool, by state: ready, running."""
     tasks: dict[str, int]
     """Background tasks, by status."""
+    asks: int
+    """Calls that wait for a person."""
     pending: dict[str, int]
     """Pending calls, by status."""
     deliveries: dict[str, int]
     """Outgoing webhooks that are owed or dead."""
+    external_prompts: int
+    """Prompts under way at external agents."""
     bytes: int
     late: int
     """By how many ms the oldest due row is overdue; 0: none is."""

@@ -1,8 +1,9 @@
 """Request and response shapes of the HTTP API that are not domain objects."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.mcp_server import SessionMcpServer
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.id import MessageId, SessionId
@@ -32,6 +33,18 @@ class SessionState(Shape, frozen=True, kw_only=True):
     trouble: str | None = None
 
 
+class SessionMcpServerState(Shape, frozen=True, kw_only=True):
+    """An MCP server that a session was given. `waiting`: not needed yet, or starting. `why`: what to do.
+
+    `missing`: names of values that are not stored and that the process was not given.
+    """
+
+    server: SessionMcpServer
+    status: Literal["connected", "disabled", "failed", "waiting"]
+    why: str | None = None
+    missing: tuple[str, ...] = ()
+
+
 class BeginResult(Shape, frozen=True, kw_only=True):
     schema_name: ClassVar[str] = "Begun"
     session: Session
@@ -39,8 +52,11 @@ class BeginResult(Shape, frozen=True, kw_only=True):
 
 
 class SendResult(Shape, frozen=True, kw_only=True):
+    """`new` false: the key was used before, and this is the message of that time."""
+
     schema_name: ClassVar[str] = "Sent"
     message_id: MessageId
+    new: bool = True
 
 
 class AbortResult(Shape, frozen=True, kw_only=True):

@@ -138,6 +138,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     """Do not end the turn here while todos are left: hooks must be asked first."""
     goes_on: Admit | None = None
     """Input to admit instead of ending the turn with this step; requires `over`."""
+    unfinished: str | None = None
+    """For a step of an external agent: the error of the calls that it left without a result."""
 
     @property
     def known_tokens(self) -> Tokens | None:

@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.domain.agent.external_session import ExternalSession
 from asyncagents.domain.call.call import Call, Open, Running
 from asyncagents.domain.conversation.failure import Failure, MessageAbortedError, describe_failure
 from asyncagents.domain.envelope import one_line
@@ -15,7 +16,7 @@ from asyncagents.domain.task.task import Task
 WhyCode: TypeAlias = Literal[
     "working", "tool", "ready", "no_worker", "queued", "permission", "question", "task", "async", "wait",
     "retry", "tasks", "held", "aborted", "blocked", "crash_loop", "failed", "idle", "unreadable",
-    "no_model",
+    "no_model", "external_agent",
 ]  # fmt: skip
 FILE_POOL = "local"
 """The pool of sessions in an SQLite file, which any `run` on the machine can serve."""
@@ -59,6 +60,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     """Whether a person rejected a call in its last turn."""
     children: tuple[Task, ...] = ()
     """The live tasks that it launched."""
+    external: ExternalSession | None = None
+    """The external session in which it works."""
     owner_lives: bool = False
     served: bool = False
     """Whether the asking process runs sessions."""
@@ -74,9 +77,7 @@ def explain_session(situation: Situation) -> Why:
     ):
         return _why(situation, "aborted", "It was cancelled, and goes on with nothing.")
     if control.backoff is not None and situation.backoff is not None:
-        wait = max(0, situation.backoff.next_at - situation.now) // 1000
-        sentence = f"The model failed ({one_line(situation.backoff.failure)}) and is asked again in {wait} s."
-        return _why(situation, "retry", sentence)
+        return _retrying(situation, situation.backoff)
     if control.state == "running":
         return _running(situation)
     if control.state == "ready" and (control.in_turn or situation.queued or situation.due or situation.calls):
@@ -89,9 +90,26 @@ def _why(situation: Situation, code: WhyCode, sentence: str, *on: str) -> Why:
     return Why(session_id=situation.control.id, code=code, sentence=sentence, on=on)
 
 
+def _retrying(situation: Situation, backoff: Backoff) -> Why:
+    failed = f"The model failed ({one_line(backoff.failure)})"
+    taken = situation.served or (situation.control.state == "running" and situation.owner_lives)
+    if not taken and situation.now - backoff.next_at >= CLAIM_GRACE_MS:
+        return _no_worker(situation, f"{failed} and may be asked again now")
+    wait = max(0, backoff.next_at - situation.now) // 1000
+    return _why(situation, "retry", f"{failed} and is asked again in {wait} s.")
+
+
 def _running(situation: Situation) -> Why:
     if not situation.owner_lives:
         return _no_worker(situation, "The process that ran it is gone")
+    asking = [call for call in situation.calls if call.only_asks]
+    if asking:  # an external agent waits for its answer
+        return _waiting(situation, asking)
+    external = situation.external
+    if external is not None and external.prompt is not None:
+        seconds = max(0, situation.now - external.prompt.sent) // 1000
+        sentence = f"It waits for the external agent {one_line(external.agent)}, asked {seconds} s ago."
+        return _why(situation, "external_agent", sentence)
     tools = [call.tool for call in situation.calls if isinstance(call.state, Running)]
     if tools:
         return _why(situation, "tool", f"It runs {', '.join(map(one_line, tools))}.")
@@ -170,7 +188,8 @@ def _rank(order: dict[str, int], call: Call) -> int:
 def _waits_for_person(situation: Situation, call: Call, state: Open, what: str) -> str:
     """Build the sentence of who is asked for what, and until when."""
     whom = one_line(state.who) if state.who else "a person"
-    return f"It waits for {whom} to {what}{_until(situation, state)}: answer {call.ask_id}."
+    until = _until(situation, state)
+    return f"It waits for {whom} to {what}{until}: answer with `asyncagents answer {call.ask_id}`."
 
 
 def _child_id(call: Call) -> str | None:

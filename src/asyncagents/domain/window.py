@@ -5,7 +5,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from asyncagents.domain.call.call import pending_text
+from asyncagents.domain.call.late_result import pending_text
 from asyncagents.domain.conversation.codec import UnknownPart
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import (

@@ -96,6 +96,10 @@ class Counters:
         self.response_seconds = Histogram()
         self.streams = 0
         """Open event streams."""
+        self.client_requests = 0
+        """HTTP requests of clients; those that only monitor the server are not counted."""
+        self.open_requests = 0
+        """Requests of clients that are being answered."""
 
     @property
     def is_tracing(self) -> bool:
@@ -136,6 +140,16 @@ class Counters:
         """Count an HTTP response; `route`: the path template, or one word for all unmatched requests."""
         self.responses.add(route, str(status))
         self.response_seconds.add(route, seconds)
+
+    @contextmanager
+    def count_client_request(self) -> Iterator[None]:
+        """Count a request of a client as open inside the block."""
+        self.client_requests += 1
+        self.open_requests += 1
+        try:
+            yield
+        finally:
+            self.open_requests -= 1
 
     @contextmanager
     def count_stream(self) -> Iterator[None]:

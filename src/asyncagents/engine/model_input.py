@@ -7,7 +7,7 @@ from html import escape
 from msgspec.structs import replace
 
 from asyncagents.domain.agent.permission import DELEGATING
-from asyncagents.domain.call.call import pending_text
+from asyncagents.domain.call.late_result import pending_text
 from asyncagents.domain.conversation.codec import UnknownPart
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
@@ -64,7 +64,7 @@ class ModelInput:
 
     def begin_with_summary(self, head: Sequence[MessageWithParts]) -> None:
         """Begin with a summary, and the note in the request for it."""
-        texts = [SUMMARISED, *(_summary_text(entry) for entry in reversed(head))]
+        texts = [SUMMARISED, *(summary_text(entry) for entry in reversed(head))]
         if head:
             self._messages.append(UserTurn("\n\n".join(text for text in texts if text)))
             self.head_tokens = estimate_tokens(head)
@@ -110,7 +110,7 @@ def is_about_summary(entry: MessageWithParts) -> bool:
     return any(isinstance(part, CompactionPart) for part in entry.parts)
 
 
-def _summary_text(entry: MessageWithParts) -> str:
+def summary_text(entry: MessageWithParts) -> str:
     """Return a summary's text, escaped as it goes into a user's message; of its request only our note."""
     texts = [part for part in entry.parts if isinstance(part, TextPart)]
     if isinstance(entry.info, AssistantMessage):
@@ -132,7 +132,7 @@ def _is_prunable(part: ToolPart) -> bool:
 
 def _entry_messages(entry: MessageWithParts, shown: frozenset[PartId]) -> Iterator[RequestMessage]:
     if not isinstance(entry.info, AssistantMessage):
-        yield from _user_messages(entry.parts)
+        yield from user_turns(entry.parts)
         return
     blocks = tuple(_model_blocks(entry.parts))
     if all(isinstance(block, ThinkingBlock) for block in blocks):
@@ -143,7 +143,7 @@ def _entry_messages(entry: MessageWithParts, shown: frozenset[PartId]) -> Iterat
             yield _tool_result(part, shown)
 
 
-def _user_messages(parts: tuple[Part | UnknownPart, ...]) -> Iterator[RequestMessage]:
+def user_turns(parts: tuple[Part | UnknownPart, ...]) -> Iterator[UserTurn]:
     """Join texts and the content of text files; attach other files."""
     texts: list[str] = []
     files: list[Attachment] = []

@@ -192,9 +192,11 @@ class Roster:
     def _unknown_provider_text(self, provider_id: str) -> str:
         if not is_enabled(self._config, provider_id) and provider_id in all_providers(self._config):
             return f"provider {provider_id!r} is switched off by disabled_providers or enabled_providers"
-        instead = _suggest(provider_id, self._providers)
+        known = _suggest(provider_id, self._providers)
+        otherwise = " If not," if known.endswith("?") else ";"
         return (
-            f"there is no provider {provider_id!r}: {instead}, or configure it under provider.{provider_id}"
+            f"there is no provider {provider_id!r}: {known}{otherwise} configure it under "
+            f"provider.{provider_id} (a server reads providers only when it starts, in its own directory)"
         )
 
     def _warn_unknown_model(self, ref: ModelRef) -> None:

@@ -181,8 +181,12 @@ def _inside(place: str, folder: str) -> bool:
 
 
 def _entry_points(path: Sequence[str]) -> Iterable[PluginSource]:
-    packages: dict[str, list[metadata.EntryPoint]] = {}
-    for package in metadata.distributions(path=list(path)):
+    packages = list(metadata.distributions(path=list(path)))
+    # Reading the names of all packages is slow; without a plugin among them it is not needed.
+    if not any(_names_group(package) for package in packages):
+        return
+    found: dict[str, list[metadata.EntryPoint]] = {}
+    for package in packages:
         try:
             name = re.sub(r"[-_.]+", "-", package.name or "").lower()
             points = [point for point in package.entry_points if point.group == GROUP]
@@ -192,11 +196,19 @@ def _entry_points(path: Sequence[str]) -> Iterable[PluginSource]:
                 package.locate_file(""),
             )
             continue
-        packages.setdefault(name, points)
-    for name, points in sorted(packages.items()):
+        found.setdefault(name, points)
+    for name, points in sorted(found.items()):
         for point in sorted(points, key=lambda each: each.name):
             module = point.value.split("[")[0].replace(" ", "")
             yield PluginSource(name=point.name, origin=f"package {name}", scope="user", module=module)
+
+
+def _names_group(package: metadata.Distribution) -> bool:
+    """Tell whether a package may have plugins; one that cannot be read may, and is reported later."""
+    try:
+        return GROUP in (package.read_text("entry_points.txt") or "")
+    except (OSError, ValueError):
+        return True
 
 
 def _configured_plugin(name: str, config: Config, root: Path) -> PluginSource:

@@ -6,6 +6,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.engine.tool import Policy
 from asyncagents.engine.workplace.mcp import McpControl
+from asyncagents.engine.workplace.session_servers import TreeServers
 from asyncagents.engine.workplace.workplace import FixedWorkplace, Workplace
 from asyncagents.plugins.find import FoundPlugins
 from asyncagents.plugins.plugins import MOST_DIRECTORIES, Plugins
@@ -35,7 +36,9 @@ class PluginWorkplaces:
     def forget(self, directory: str) -> None:
         """Do nothing: no files were read, so nothing can have changed."""
 
-    async def at(self, directory: str, *, working: bool = False) -> Workplace:
+    async def at(
+        self, directory: str, *, working: bool = False, tree: TreeServers | None = None
+    ) -> Workplace:
         """Return the workplace of the directory; load the plugins once, and no code of the directory."""
         loaded = self._workplaces.get(directory) or await self._load(directory)
         # The first one that was loaded stays, if two calls loaded it at once.

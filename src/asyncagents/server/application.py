@@ -185,7 +185,8 @@ class Application:
         with (
             self._body_budget.reserve()
             if found.route.access == "signature"
-            else nullcontext(unlimited) as fits
+            else nullcontext(unlimited) as fits,
+            nullcontext() if found.route.monitors else self._context.runtime.counters.count_client_request(),
         ):
             return await self._dispatch(found, request, body, fits)
 

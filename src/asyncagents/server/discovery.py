@@ -10,7 +10,7 @@ import msgspec
 from asyncagents.domain.clock import Rng
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.errors import Conflict, StoreError
-from asyncagents.store.sqlite.owners import hold_lock, is_lock_held
+from asyncagents.store.sqlite.owners import check_writable, hold_lock, is_lock_held
 
 LISTING_FILE = "server.json"
 LOCK_FILE = "server.lock"
@@ -31,6 +31,8 @@ class Listing(Shape, frozen=True, kw_only=True):
     """Whether the server serves all sessions of the data directory; else only those of one `run`."""
     runs: bool = True
     """Whether the server runs sessions itself; else workers on the same database do."""
+    rest_seconds: float | None = None
+    """How long a server with --until-rest stays at rest before it ends; None: until it is stopped."""
 
     def __repr__(self) -> str:
         """Omit the token."""
@@ -38,16 +40,21 @@ class Listing(Shape, frozen=True, kw_only=True):
 
 
 class ServerLock:
-    """Lock for the one server of a data directory. Raises `Conflict` if another process holds it."""
+    """Lock for the one server of a data directory.
+
+    Raises `Conflict` if another process holds it, `StoreError` if the directory cannot be written.
+    """
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        held = hold_lock(data / LOCK_FILE)
+        with check_writable(data):
+            held = hold_lock(data / LOCK_FILE)
         if held is None:
             other = _read_listing(data)
             where = f" at {other.url}" if other else ""
+            how = f" with `kill {other.pid}`" if other and other.rest_seconds is not None else ""
             raise Conflict(
-                f"a server already runs on {data}{where}: stop it first, or use another --data-dir"
+                f"a server already runs on {data}{where}: stop it first{how}, or use another --data-dir"
             )
         self._fd = held
         remove_listing(
@@ -61,7 +68,12 @@ class ServerLock:
 
 def find_server(data: Path) -> Listing | None:
     """Return the listing of the running server, if there is one; that of a dead server is ignored."""
-    return _read_listing(data) if is_lock_held(data / LOCK_FILE) else None
+    return _read_listing(data) if is_server_lock_held(data) else None
+
+
+def is_server_lock_held(data: Path) -> bool:
+    """Return whether a server runs, starts or stops; only a running one has a listing."""
+    return is_lock_held(data / LOCK_FILE)
 
 
 def find_worker(data: Path) -> Listing | None:

@@ -95,6 +95,11 @@ class Route(Struct, frozen=True, kw_only=True):
     def changes(self) -> bool:
         return self.method != "GET"
 
+    @property
+    def monitors(self) -> bool:
+        """Whether the route only shows how the server is: health, counts, the API document."""
+        return self.access in {"open", "local", "counts"}
+
 
 class RouteOptions(TypedDict, total=False):
     """Keywords of a route, as in `Route`. `access` is required: each route decides who may use it."""

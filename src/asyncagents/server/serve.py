@@ -5,7 +5,7 @@ import os
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,13 @@ from asyncagents.server.rate_limit import RateLimit
 from asyncagents.server.route import ServerContext
 from asyncagents.server.routes import ROUTES
 
+TICK_SECONDS = 0.1
+"""Between two checks of the time limits of connections."""
+ACCEPT_TURNS = 3
+"""Turns of the event loop until a connection that was accepted at the last moment is known."""
+STOP_POLL_SECONDS = 0.01
+"""Between two looks at what a stopping server still has open."""
+
 
 class ServerOptions(Struct, frozen=True, kw_only=True):
     """Where a server listens, and who has access."""
@@ -46,6 +53,8 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
     """Whether the runtime serves all sessions: then other commands leave the work to it."""
     runs: bool = True
     """Whether the runtime runs sessions itself; else workers on the same database do."""
+    rest_seconds: float | None = None
+    """How long the program stays at rest before it ends the server; None: it does not."""
     idle_heartbeat_seconds: float = 30.0
     """Seconds without an event after which a `/v1` stream sends a heartbeat."""
     heartbeat_seconds: float = 10.0
@@ -132,17 +141,35 @@ async def _serve(
             failure = error
         site.closing.set()
         app.stop()
-        server.should_exit = True
+        server.stop()
         await serving
     if failure is not None:
         raise failure
 
 
 class _Server(uvicorn.Server):
+    """uvicorn's server, which stops without waiting for the next tick of its clock."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopping.set()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Do not handle signals: the program that opened the server stops it."""
         yield
+
+    async def main_loop(self) -> None:
+        counter = 0
+        while not await self.on_tick(counter):
+            counter += 1
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._stopping.wait()
 
     async def on_tick(self, counter: int) -> bool:
         now = asyncio.get_running_loop().time()
@@ -151,10 +178,21 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Reset all connections that are still open."""
-        await super().shutdown(sockets)
-        for connection in self._connections():
-            connection.reset_connection()
+        """Let responses that are being sent end, for a limited time; then reset all open connections."""
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110  no event tells
+                    await asyncio.sleep(STOP_POLL_SECONDS)
+        for task in self.server_state.tasks:
+            task.cancel("the server has stopped")
+        for open_connection in self._connections():
+            open_connection.reset_connection()
 
     def _connections(self) -> list[HttpConnection]:
         return [each for each in self.server_state.connections if isinstance(each, HttpConnection)]
@@ -202,6 +240,7 @@ def _listing(
         token=token,
         serves_all=server_options.serves_all,
         runs=server_options.runs,
+        rest_seconds=server_options.rest_seconds,
     )
 
 

@@ -22,6 +22,7 @@ from asyncagents.store.verb import (
     edit_message,
     expire,
     export,
+    external,
     file_changes,
     health,
     import_,
@@ -99,6 +100,16 @@ class DueStore(VerbRunner):
             if position.kind is None or not of_a_row:
                 raise
             raise StuckRow(position.kind, position.id, f"{type(error).__name__}: {error}") from error
+
+
+class ExternalStore(VerbRunner):
+    """External agents: their sessions, and the calls that they execute."""
+
+    session = read_verb(external.read_external_session, inline=True)
+    save_session = write_verb(external.save_external_session, inline=True)
+    observe = write_verb(external.observe_calls, inline=True)
+    ask = write_verb(external.ask_observed)
+    take_answer = write_verb(external.take_answer, inline=True)
 
 
 class HealthStore(VerbRunner):

@@ -13,6 +13,7 @@ from asyncagents.store.facade import (
     ConversationStore,
     DeliveryStore,
     DueStore,
+    ExternalStore,
     HealthStore,
     PendingStore,
     RevertStore,
@@ -62,6 +63,7 @@ class Store(VerbRunner):
         self.pending = PendingStore(database)
         self.deliveries = DeliveryStore(database)
         self.due, self.health = DueStore(database), HealthStore(database)
+        self.external = ExternalStore(database)
         self.transfer = TransferStore(database)
         self.board = BoardStore(database)
         self.census = CensusStore(database)
@@ -132,6 +134,7 @@ class Store(VerbRunner):
     statuses = read_verb(read.statuses)
     working_sessions = read_verb(read.working_sessions)
     active_sessions = read_verb(read.active_sessions)
+    sessions_with_work = read_verb(read.sessions_with_work)
     situation = read_verb(why.situation)
     history = read_verb(read.history_between)
     model_history = read_verb(read.model_history)
@@ -168,5 +171,6 @@ class Store(VerbRunner):
     # Reads of what changes.
 
     next_due = read_verb(read.next_due)
+    due_times = read_verb(read.due_times)
     cursor = read_verb(feed.cursor, inline=True)
     feed = read_verb(feed.read_feed)

@@ -50,6 +50,8 @@ HOST = "127.0.0.1"
 MODELS = ("local",)
 MAX_BODY = 64 * 1024 * 1024
 BACKLOG = 4096
+ACCEPT_TURNS = 3
+"""Turns of the event loop until a connection that was accepted at the last moment is known, and is closed."""
 STOP_SECONDS = 1.0
 """The shutdown timeout of aiohttp; handlers are cancelled when the provider closes."""
 
@@ -222,6 +224,10 @@ async def serve_provider(provider: Provider, *, port: int = 0) -> AsyncIterator[
         yield
     finally:
         provider.close()
+        for site in list(runner.sites):
+            await site.stop()
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
         await runner.cleanup()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asyncagents.app.default_model import NO_MODEL
+from asyncagents.cli.doctor.backends import check_backends
 from asyncagents.cli.doctor.definitions import check_definitions
 from asyncagents.cli.doctor.extensions import check_extensions
 from asyncagents.cli.doctor.fleet import check_fleet
@@ -23,7 +24,7 @@ from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError, StoreError
 from asyncagents.llm.roster import Roster
 from asyncagents.llm.usable_model import UsableModel
-from asyncagents.server.discovery import find_server, find_worker
+from asyncagents.server.discovery import find_server, find_worker, is_server_lock_held
 from asyncagents.store.sqlite.inspect import SqliteInspection, inspect, owners_in, sqlite_version
 from asyncagents.version import VERSION
 
@@ -50,6 +51,7 @@ async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> li
         *check_environment(system_environment(), loaded.config),
         *check_definitions(directory, loaded),
         *await check_sandbox(directory, loaded, data),
+        *await check_backends(directory, loaded, data),
         *await check_extensions(directory, loaded, data, online=online),
         _check_model(roster),
         *_check_providers(loaded, roster),
@@ -138,11 +140,14 @@ def _check_database(path: Path) -> Iterator[Check]:
 
 def _check_server(data: Path) -> Check:
     found = find_server(data)
+    if found is None and is_server_lock_held(data):
+        return Check("ok", "server", "one is starting or stopping")
     if found is None:
         return Check("ok", "server", "none runs here; `asyncagents serve` starts one")
     what = "runs all sessions" if found.serves_all else "belongs to a run, and runs its sessions only"
     what = what if found.runs else "serves the API, and leaves all work to workers (--concurrency 0)"
-    return Check("ok", "server", f"{found.url}, process {found.pid}, {what}")
+    ends = "" if found.rest_seconds is None else f"; it ends after {found.rest_seconds:g} s of rest"
+    return Check("ok", "server", f"{found.url}, process {found.pid}, {what}{ends}")
 
 
 def _check_inspection(path: Path, inspection: SqliteInspection) -> Check:

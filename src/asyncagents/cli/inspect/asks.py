@@ -118,10 +118,10 @@ def _print_rows(rows: Sequence[WaitingCall]) -> None:
 
 
 def _print_always(rows: Sequence[WaitingCall]) -> None:
-    """Print what `always` would allow for each ask, for people who answer by id."""
+    """Print what `always` allows for each ask, for people who answer by id."""
     asked = [state.ask for each in rows if (state := each.call.open) and state.ask and state.ask.always]
     if asked:
-        click.echo("\nthe answer always would allow, in the project from then on:")
+        click.echo("\nthe answer `always` allows, in the project from then on:")
     for ask in asked:
         click.echo(f"{ask.id}  {describe_scope(ask.permission, ask.always, exact=ask.exact)}")
 

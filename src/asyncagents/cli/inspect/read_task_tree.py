@@ -20,7 +20,7 @@ from asyncagents.errors import Damaged, NotFound
 RESTING: frozenset[WhyCode] = frozenset(
     {"idle", "held", "aborted", "blocked", "crash_loop", "failed", "unreadable"}
 )
-_STATES: dict[WhyCode, str] = {
+STATES: dict[WhyCode, str] = {
     "working": "streaming",
     "no_worker": "left",
     "permission": "asks",
@@ -30,6 +30,7 @@ _STATES: dict[WhyCode, str] = {
     "async": "waiting",
     "wait": "waiting",
 }
+"""States of a tree for why codes that people read under another word."""
 
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class TaskNode(Struct, frozen=True, kw_only=True):
         if self.task is not None and self.has_ended:
             return self.task.status
         assert self.why is not None, "a node that has not ended has a reason"
-        return _STATES.get(self.why.code, self.why.code)
+        return STATES.get(self.why.code, self.why.code)
 
     @property
     def at_work(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import click
 import msgspec
@@ -20,10 +21,13 @@ from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
+from asyncagents.domain.why import CLAIM_GRACE_MS
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.runtime.tasks import ANY_POOL
 
 LIMIT = 20
+StatusWord: TypeAlias = Literal["idle", "busy", "left", "asks", "waiting", "tasks", "retry"]
+"""What a session does, in one word for people."""
 
 
 @click.command()
@@ -60,7 +64,7 @@ def sessions(*, everywhere: bool, limit: int, as_json: bool, directory: Path, da
 class SessionListRow(Struct, frozen=True):
     session: Session
     status: Status
-    word: str
+    word: StatusWord
     """The status for people, which also says whether a process runs the session."""
 
 
@@ -80,21 +84,26 @@ async def list_sessions(runtime: Runtime, directory: Path | None, limit: int) ->
 
 async def status_word(
     runtime: Runtime, session_id: SessionId, status: Status, *, launched: bool = False
-) -> str:
+) -> StatusWord:
     """Return the status for people; `launched`: the session has live tasks."""
     match status:
         case Idle():
             return "tasks" if launched else "idle"
-        case Retry():
-            return "retry"
+        case Retry(next=at):
+            overdue = SystemClock().now() - at >= CLAIM_GRACE_MS
+            return "left" if overdue and not await _is_taken(runtime, session_id) else "retry"
         case WaitingAsync():
             asks = any(call.asking for call in await runtime.open_calls(session_id))
             return "asks" if asks else "waiting"
         case Busy():
             if any(call.asking for call in await runtime.open_calls(session_id)):
                 return "asks"
-            taken = runtime.tasks.is_served_elsewhere(ANY_POOL) or await runtime.is_running(session_id)
-            return "busy" if taken else "left"
+            return "busy" if await _is_taken(runtime, session_id) else "left"
+
+
+async def _is_taken(runtime: Runtime, session_id: SessionId) -> bool:
+    """Return whether a process runs the session, or a server does soon."""
+    return runtime.tasks.is_served_elsewhere(ANY_POOL) or await runtime.is_running(session_id)
 
 
 def print_rows(found: Sequence[SessionListRow], *, everywhere: bool) -> None:

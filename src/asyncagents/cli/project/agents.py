@@ -13,6 +13,7 @@ from asyncagents.cli.project.open import open_project
 from asyncagents.cli.terminal.screen import one_line, plain, print_table
 from asyncagents.config.file.check import suggestion
 from asyncagents.domain.agent.agent import Agent
+from asyncagents.domain.agent.backend import AcpBackend
 from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.workplace.agents import Agents
@@ -52,6 +53,7 @@ class AgentRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hidden: bool
     steps: int | None = None
     sandbox: Sandbox | None = None
+    backend: AcpBackend | None = None
     temperature: float | None = None
     rules: dict[str, tuple[Rule, ...]] | None = None
     prompt: str | None = None
@@ -97,6 +99,7 @@ def _row(agent: Agent, agents: Agents, *, whole: bool = False) -> AgentRow:
         hidden=agent.hidden,
         steps=agent.steps,
         sandbox=agent.sandbox,
+        backend=agent.backend,
         temperature=agent.temperature,
         rules={layer: getattr(agent.layers, layer) for layer in LAYERS} if whole else None,
         prompt=agent.prompt if whole else None,
@@ -126,14 +129,16 @@ def _print_rows(rows: Sequence[AgentRow]) -> None:
 def _cells(row: AgentRow) -> tuple[str, ...]:
     mark = "*" if row.default else ""
     mode = f"{row.mode}, hidden" if row.hidden else row.mode
-    return mark, row.name, mode, row.model or "-", row.origin, row.description or ""
+    works = f"acp: {row.backend.command_line}" if row.backend else row.model or "-"
+    return mark, row.name, mode, works, row.origin, row.description or ""
 
 
 def _print_one(agent: Agent) -> None:
     click.echo(plain(f"{agent.name}: {one_line(agent.description or 'no description')}"))
     facts = {
         "mode": f"{agent.mode}, hidden" if agent.hidden else agent.mode,
-        "model": _model(agent) or "the session's",
+        "model": None if agent.backend else _model(agent) or "the session's",
+        "backend": f"acp: {agent.backend.command_line}" if agent.backend else None,
         "from": agent.origin,
         "steps": None if agent.steps is None else str(agent.steps),
         "temperature": None if agent.temperature is None else f"{agent.temperature:g}",
@@ -147,4 +152,5 @@ def _print_one(agent: Agent) -> None:
         if rules:
             click.echo(f"\nrules, {layer.replace('_', ' ')}:")
             print_table([("", rule.action, rule.permission, rule.pattern) for rule in rules], flexible=3)
-    click.echo(f"\nprompt:\n{plain(agent.prompt.strip())}")
+    if agent.prompt:
+        click.echo(f"\nprompt:\n{plain(agent.prompt.strip())}")

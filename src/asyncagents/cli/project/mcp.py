@@ -9,7 +9,13 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.options import data_dir_option, directory_option, json_option, project_folder
+from asyncagents.cli.options import (
+    data_dir_option,
+    data_directory,
+    directory_option,
+    json_option,
+    project_folder,
+)
 from asyncagents.cli.project.open import open_project
 from asyncagents.cli.terminal.screen import one_line, plain, print_table
 from asyncagents.config.env import system_environment
@@ -33,6 +39,7 @@ def mcp(context: click.Context) -> None:
 
 
 @mcp.command("list")
+@click.option("--session", metavar="ID", help="List the servers that this session was given; start none.")
 @json_option
 @directory_option
 @data_dir_option
@@ -40,6 +47,7 @@ def mcp(context: click.Context) -> None:
 def list_servers(
     context: click.Context,
     *,
+    session: str | None = None,
     as_json: bool = False,
     directory: Path = Path(),
     data_dir: Path | None = None,
@@ -52,7 +60,12 @@ def list_servers(
 
     from asyncagents.cli.exit import FAILED
 
-    good = asyncio.run(show_servers(project_folder(directory), data_dir, as_json=as_json))
+    if session is not None:
+        from asyncagents.cli.project.mcp_session import show_session_servers  # start-up: opens the store
+
+        good = asyncio.run(show_session_servers(data_directory(data_dir), session, as_json=as_json))
+    else:
+        good = asyncio.run(show_servers(project_folder(directory), data_dir, as_json=as_json))
     context.exit(0 if good else FAILED)
 
 

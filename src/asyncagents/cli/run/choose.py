@@ -75,7 +75,7 @@ def _choose_agent(agents: Agents, arguments: RunArguments, session: Session | No
     known = [agent.name for agent in agents.list(hidden=True)]
     agents.check_trust(name)
     if name not in known:
-        shown = [agent.name for agent in agents.list() if agent.speaks_to_people]
+        shown = [agent.name for agent in agents.list()]
         near = suggestion(name, known)
         instead = f"did you mean {near!r}?" if near else f"there are {', '.join(shown)}"
         gone = (
@@ -84,6 +84,4 @@ def _choose_agent(agents: Agents, arguments: RunArguments, session: Session | No
             else f"there is no agent {name!r}"
         )
         raise CliError(f"{gone}: {instead}", hint="--agent chooses another" if before else "", code=USAGE)
-    if arguments.agent and not agents.get(name).speaks_to_people:
-        raise CliError(f"{name!r} is a subagent: only other agents can call it", code=USAGE)
     return name

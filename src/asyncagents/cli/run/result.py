@@ -1,6 +1,7 @@
 """The result of a run: a value for `--format json`, an exit code, and closing lines."""
 
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Literal, TypeAlias, assert_never
 
 from msgspec import Struct
@@ -12,7 +13,14 @@ from asyncagents.domain.call.reply import utc_time
 from asyncagents.domain.call.waiting import OpenCall
 from asyncagents.domain.conversation.codec import UnknownPart
 from asyncagents.domain.conversation.entry import MessageWithParts
-from asyncagents.domain.conversation.failure import Failure, MessageAbortedError, describe_failure
+from asyncagents.domain.conversation.failure import (
+    APICause,
+    APIError,
+    ContextOverflowError,
+    Failure,
+    MessageAbortedError,
+    describe_failure,
+)
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage, sort_key
 from asyncagents.domain.conversation.part import CompactionPart, Part, TextPart
 from asyncagents.domain.conversation.session import Tokens
@@ -238,7 +246,7 @@ def print_closing(screen: Screen, result: RunResult, location: RunLocation = LOC
             _print_totals(screen, result, again)
         case "failed":
             screen.print_line(f"error: {failure_text(result.error)}")
-            screen.print_line(f"hint: the session is stored; `{again} PROMPT` continues it")
+            screen.print_line(f"hint: {_failure_hint(result.error, again)}")
         case "waiting":
             _print_waits(screen, result, location)
         case "cancelled":
@@ -253,6 +261,18 @@ def print_closing(screen: Screen, result: RunResult, location: RunLocation = LOC
             screen.print_line(f"accepted: no process runs it until `{again}` does")
         case _:
             assert_never(result.status)
+
+
+def _failure_hint(failure: Failure | None, again: str) -> str:
+    """Name the command that continues; with another model, where the same one would fail again."""
+    other = f"`{again} --model PROVIDER/MODEL PROMPT`"
+    match failure:
+        case ContextOverflowError():
+            return f"the session is stored; {other} continues it with a model that has a longer context"
+        case APIError(data=APICause(status_code=HTTPStatus.NOT_FOUND)):
+            return f"`asyncagents models` lists models; {other} continues with another"
+        case _:
+            return f"the session is stored; `{again} PROMPT` continues it"
 
 
 def _after_stop(location: RunLocation) -> str:

@@ -13,16 +13,19 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.app.backend import make_data_directory
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.exit import CONFLICT, CliError
 from asyncagents.cli.options import data_dir_option, data_directory, directory_option, project_folder
 from asyncagents.cli.project.trust_offer import load_with_trust
+from asyncagents.cli.serve.until_rest import REST_SECONDS, RestWatch, print_remainder
 from asyncagents.cli.terminal.screen import Screen, plain
 from asyncagents.cli.terminal.signals import STOP_SECONDS, Signals
 from asyncagents.config.api import api_config
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import CONCURRENCY, Fleet, fleet_config
+from asyncagents.domain.task.view import iso_time
 from asyncagents.domain.text import error_text
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError, Conflict
@@ -63,6 +66,17 @@ from asyncagents.server.discovery import ServerLock
     default=CONCURRENCY,
     help="With ASYNCAGENTS_STORE: max concurrent sessions; 0: only serve the API, run no sessions.",
 )
+@click.option(
+    "--until-rest",
+    is_flag=True,
+    help="End when no session works and no client is there any more.",
+)
+@click.option(
+    "--rest-seconds",
+    metavar="N",
+    type=click.FloatRange(1, 86_400),
+    help=f"With --until-rest: how long that must last; default: {REST_SECONDS:g}.",
+)
 @directory_option
 @data_dir_option
 def serve(  # noqa: PLR0913  its options
@@ -73,6 +87,8 @@ def serve(  # noqa: PLR0913  its options
     origins: tuple[str, ...],
     hosts: tuple[str, ...],
     concurrency: int,
+    until_rest: bool,
+    rest_seconds: float | None,
     directory: Path,
     data_dir: Path | None,
 ) -> None:
@@ -84,12 +100,23 @@ def serve(  # noqa: PLR0913  its options
     ASYNCAGENTS_API_ENABLED=false: it runs sessions and does not listen. With ASYNCAGENTS_STORE sessions are
     stored in a shared database, with any number of servers and workers.
 
-    Exit codes: 0 stopped; 1 the data or the token cannot be used; 2 wrong usage; 4 another server runs on
-    that data; 130 and 143 exited at once.
+    With --until-rest it ends by itself, five minutes after the last session rests and the last client left,
+    and prints what stays: asks, results to come, later deadlines. The next server goes on with them.
+
+    Exit codes: 0 stopped, or ended at rest; 1 the data or the token cannot be used; 2 wrong usage; 4 another
+    server runs on that data; 130 and 143 exited at once.
     """
 
+    if rest_seconds is not None and not until_rest:
+        raise click.UsageError("--rest-seconds requires --until-rest")
     options = ServeOptions(
-        hostname, port, auth=not no_auth, origins=origins, hosts=hosts, concurrency=concurrency
+        hostname,
+        port,
+        auth=not no_auth,
+        origins=origins,
+        hosts=hosts,
+        concurrency=concurrency,
+        rest_seconds=(rest_seconds or REST_SECONDS) if until_rest else None,
     )
     run_server(options, project_folder(directory), data_directory(data_dir))
 
@@ -97,24 +124,26 @@ def serve(  # noqa: PLR0913  its options
 class StderrLogHandler(logging.Handler):
     """Writes every logged warning to stderr, store errors included; unexpected errors with a traceback.
 
-    Repeated records are written each time, as a server runs for months.
+    Repeated records are written each time, as a server runs for months. `timed`: each with its time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, timed: bool = False) -> None:
         super().__init__(logging.WARNING)
+        self._timed = timed
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         message, why = record.getMessage(), error_text(error) if error is not None else ""
-        lines = [f"{record.levelname.lower()}: {message if why in message else f'{message}: {why}'}"]
+        time = f"{iso_time(int(record.created * 1000))} " if self._timed else ""
+        lines = [f"{time}{record.levelname.lower()}: {message if why in message else f'{message}: {why}'}"]
         if record.levelno >= logging.ERROR and not isinstance(error, AsyncAgentsError | None):
             lines += traceback.format_exception(error)
         with suppress(OSError, ValueError):  # stderr is closed, or the disk is full: keep running
             click.echo(plain("\n".join(lines).rstrip("\n")), err=True)
 
 
-def log_to_stderr() -> None:
-    logging.getLogger().handlers = [StderrLogHandler()]
+def log_to_stderr(*, timed: bool = False) -> None:
+    logging.getLogger().handlers = [StderrLogHandler(timed=timed)]
 
 
 GC_THRESHOLD = 10_000
@@ -132,13 +161,15 @@ class ServeOptions(Struct, frozen=True):
     origins: tuple[str, ...]
     hosts: tuple[str, ...]
     concurrency: int
+    rest_seconds: float | None
+    """How long rest lasts before the server ends; None: it runs until it is stopped."""
 
 
 def run_server(options: ServeOptions, directory: Path, data: Path) -> None:
     import uvloop  # start-up: only servers and workers need it
 
     screen = Screen()
-    log_to_stderr()
+    log_to_stderr(timed=options.rest_seconds is not None)  # often to a file, which adds no time
     loaded = load_with_trust(directory, data, screen)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options, directory, data, loaded.config))
@@ -158,10 +189,15 @@ async def _serve(options: ServeOptions, directory: Path, data: Path, config: Con
             warn_without_model(runtime, Screen())
             if lock is not None:
                 await _listen(runtime, options, directory, lock=lock, signals=signals)
-                return
-            _start_work(runtime, options)
-            click.echo(f"running sessions of {data}; ASYNCAGENTS_API_ENABLED=false: not listening", err=True)
-            await signals.received.wait()
+            else:
+                _start_work(runtime, options)
+                click.echo(
+                    f"running sessions of {data}; ASYNCAGENTS_API_ENABLED=false: not listening", err=True
+                )
+                watch = _watch_rest(runtime, options, signals)
+                await (signals.received.wait() if watch is None else watch.wait_for_rest())
+            if not signals.received.is_set():
+                await print_remainder(runtime, data)
             signals.force_exit_after(STOP_SECONDS)
 
 
@@ -191,7 +227,7 @@ def _runs_sessions(options: ServeOptions) -> bool:
 @contextmanager
 def _lock_data(data: Path) -> Iterator[ServerLock]:
     """Take the server lock before the store is opened: a second server would claim sessions."""
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_data_directory(data)
     try:
         lock = ServerLock(data)
     except Conflict as error:
@@ -221,13 +257,26 @@ async def _listen(
         hosts=options.hosts,
         origins=options.origins,
         runs=_runs_sessions(options),
+        rest_seconds=options.rest_seconds,
     )
-    async with open_server(runtime, lock.data, server_options, directory=directory, lock=lock) as listing:
-        _start_work(runtime, options)  # after the API is up
-        _tune_interpreter()
-        if port and listing.port != port:  # proxies and bookmarks may use the configured port
-            click.echo(f"port {port} is in use by another program", err=True)
-        click.echo(f"listening at {listing.url}")
-        await signals.received.wait()
-        signals.force_exit_after(STOP_SECONDS)
-        click.echo("stopping", err=True)
+    watch = _watch_rest(runtime, options, signals)
+    while True:
+        async with open_server(runtime, lock.data, server_options, directory=directory, lock=lock) as listing:
+            _start_work(runtime, options)  # after the API is up
+            _tune_interpreter()
+            if port and listing.port != port:  # proxies and bookmarks may use the configured port
+                taken = f"port {port} is in use by another program: this server takes {listing.port}"
+                click.echo(f"warning: {taken}; --port chooses another", err=True)
+            click.echo(f"listening at {listing.url}")
+            await (signals.received.wait() if watch is None else watch.wait_and_withdraw(lock.data, listing))
+            if signals.received.is_set():
+                signals.force_exit_after(STOP_SECONDS)
+                click.echo("stopping", err=True)
+        # No request is answered any more; one that came at the last moment must not be left alone.
+        if signals.received.is_set() or watch is None or await watch.is_at_rest():
+            return
+
+
+def _watch_rest(runtime: Runtime, options: ServeOptions, signals: Signals) -> RestWatch | None:
+    seconds = options.rest_seconds
+    return None if seconds is None else RestWatch(runtime, seconds, signals.received)

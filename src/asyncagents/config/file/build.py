@@ -129,7 +129,11 @@ class _Builder:
             self._warn(("provider", id), f"has no options.baseURL: did you mean {json.dumps(meant)}?")
 
     def _agent(self, name: str, raw: dict[str, Any]) -> AgentConfig:
-        return msgspec.convert(raw | {"model": self._model(("agent", name, "model"))}, AgentConfig)
+        model = self._model(("agent", name, "model"))
+        try:
+            return msgspec.convert(raw | {"model": model}, AgentConfig)
+        except ConfigError as error:
+            self._refuse(("agent", name), str(error))
 
     def _command(self, name: str, raw: dict[str, Any]) -> CommandConfig:
         if "template" not in raw:

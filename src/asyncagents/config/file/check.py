@@ -19,6 +19,7 @@ _CLOSE, _VERY_CLOSE = 0.6, 0.85
 _TYPE_NAMES: dict[type[mi.Type], str] = {
     mi.DictType: "an object",
     mi.ListType: "a list",
+    mi.NoneType: "null",
     mi.StrType: "a string",
     mi.StructType: "an object",
     mi.TupleType: "a list of a name and an object",
@@ -139,6 +140,8 @@ def _matches_scalar(value: Any, kind: mi.Type) -> bool:
             return type(value) in {int, float} and _is_within(value, kind)
         case mi.LiteralType(values=values):
             return isinstance(value, str) and value in values
+        case mi.NoneType():
+            return value is None
         case mi.AnyType():
             return True
         case _:

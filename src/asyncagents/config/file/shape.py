@@ -153,6 +153,15 @@ class SandboxEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = UNSET
 
 
+class BackendEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    acp: Annotated[
+        list[str], Meta(description="A command that speaks the Agent Client Protocol.", min_length=1)
+    ]
+    environment: Annotated[
+        Texts, Meta(description="Names of variables that the program gets besides the usual ones.")
+    ] = UNSET
+
+
 class AgentEntry(Struct, kw_only=True):
     """Other keys are passed to the model as options."""
 
@@ -175,6 +184,10 @@ class AgentEntry(Struct, kw_only=True):
     permission: Rules | UnsetType = UNSET
     sandbox: Annotated[
         bool | SandboxEntry | UnsetType, Meta(description="Whether its commands run in a sandbox of bwrap.")
+    ] = UNSET
+    backend: Annotated[
+        BackendEntry | UnsetType,
+        Meta(description="The external agent that works instead of a model.", extra={MARK: Mark.OURS}),
     ] = UNSET
     options: Anything = UNSET
     color: Inert = UNSET
@@ -234,6 +247,13 @@ class DelegationEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     seconds: Annotated[
         Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType | None,
         Meta(description="How long a task may take before it is ended; null: no limit."),
+    ] = UNSET
+
+
+class ExternalEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    concurrent: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)] | UnsetType,
+        Meta(description="How many programs of external agents run at once; further steps queue."),
     ] = UNSET
 
 
@@ -321,6 +341,10 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
     compaction: CompactionEntry | UnsetType = UNSET
     delegation: Annotated[
         DelegationEntry | UnsetType, Meta(description="How much agents may delegate, and with which tools.")
+    ] = UNSET
+    external: Annotated[
+        ExternalEntry | UnsetType,
+        Meta(description="Limits of external agents, which have a backend.", extra={MARK: Mark.OURS}),
     ] = UNSET
     notices: Annotated[
         NoticesEntry | UnsetType,

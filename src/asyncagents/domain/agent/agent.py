@@ -4,6 +4,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.domain.agent.backend import AcpBackend
 from asyncagents.domain.agent.permission import RuleLayers
 from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.domain.conversation.message import ModelRef
@@ -35,6 +36,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     """Permissions that ask every time, whatever approvals exist."""
     sandbox: Sandbox | None = None
     """The sandbox of its commands; None: no sandbox."""
+    backend: AcpBackend | None = None
+    """The external agent that does its work; None: a model does."""
     origin: str = "built in"
     """The file that defines it, `config`, or `built in`."""
 

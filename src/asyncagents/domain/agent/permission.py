@@ -24,7 +24,9 @@ WEBFETCH_LOCAL = "webfetch_local"
 """Needed instead of `webfetch` for an address of this machine or its network."""
 GUARDED_PLACE = "guarded_place"
 """Needed beside `edit`, `read` and `bash` for a guarded place."""
-_BY_NAME = frozenset({UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE})
+EXTERNAL_AGENT = "external_agent"
+"""Needed beside `task` to launch an external agent, whose own work these rules cannot limit."""
+_BY_NAME = frozenset({UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE, EXTERNAL_AGENT})
 """Permissions that a rule for `*` does not allow."""
 EXACT = "exact:"
 EVERYTHING = "*"
@@ -114,6 +116,10 @@ class LineageRules(Struct, frozen=True, cache_hash=True):
 
     def hides(self, tool: str) -> bool:
         return any(each.hides(tool) for each in self.sets)
+
+    def denies_most(self, permission: str) -> bool:
+        """Whether a permission is denied wherever no rule for single patterns says otherwise."""
+        return self.hides(permission) or self.evaluate(permission, "*") == "deny"
 
     @property
     def asks_anew(self) -> frozenset[str]:

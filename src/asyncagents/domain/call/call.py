@@ -6,7 +6,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
-from asyncagents.domain.call.result_file import ResultFile, file_parts, name_files
+from asyncagents.domain.call.result_file import ResultFile, file_parts
 from asyncagents.domain.conversation.part import (
     PartTime,
     ToolCompleted,
@@ -17,9 +17,7 @@ from asyncagents.domain.conversation.part import (
     ToolState,
     ToolWaiting,
 )
-from asyncagents.domain.envelope import escape_tags
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.text import shorten_result
 
 Effect: TypeAlias = Literal["none", "idempotent", "once"]
 """What a second run does: nothing, the same under the same effect key, or harm."""
@@ -129,6 +127,9 @@ class Running(Struct, frozen=True, tag="running", omit_defaults=True):
     fence: int
     later: AsyncState | None = None
     """For an async tool: the state that the call keeps from here on."""
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """For an observed call: what its agent shows of it, as its title."""
 
 
 class WaitFor(Struct, frozen=True, omit_defaults=True):
@@ -168,6 +169,8 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     metadata: dict[str, Any] = field(default_factory=dict)
     later: AsyncState | None = None
     """The state that an async call keeps from here on."""
+    fence: int = 0
+    """For an observed call: the fence of the run in which its agent asked."""
 
     def has_lapsed(self, now: int) -> bool:
         """Tell whether an approval is past its deadline, even if no sweep has expired it yet."""
@@ -203,6 +206,8 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: int
     agent: str = ""
     """The agent that made the call; its rules apply."""
+    observed: bool = False
+    """Whether an external agent executes it: it is recorded here, and no tool of ours runs for it."""
     repeats: int = 0
     """The number of equal calls directly before it in the same turn."""
     written: dict[str, Any] | None = None
@@ -316,9 +321,9 @@ def _tool_state(call: Call) -> ToolState:
     match call.state:
         case Requested():
             return ToolPending(input=call.input, raw="")
-        case Running() | Open(kind="ask" | "question"):
+        case Open(kind="ask" | "question"):
             return ToolRunning(input=call.input, time=PartTime(start=start))
-        case Open(kind="task", title=title, metadata=metadata):
+        case Running(title=title, metadata=metadata) | Open(kind="task", title=title, metadata=metadata):
             time = PartTime(start=start)
             return ToolRunning(input=call.input, title=title or None, metadata=metadata or None, time=time)
         case Open(note=note, title=title, metadata=metadata):
@@ -347,54 +352,3 @@ def _settled_state(call: Call, result: Result, time: PartTime) -> ToolState:
             )
         case Failed(error, metadata):
             return ToolFailed(input=call.input, error=error, metadata=metadata or None, time=time)
-
-
-def pending_text(call_id: str, tool: str) -> str:
-    """Return the text that the model reads in place of a missing result; it never changes afterwards."""
-    return f"This call is still pending ({tool}, {call_id}). Its result will arrive in a later message."
-
-
-def result_text(call: Call) -> str:
-    """Return the text that the model reads when the result of a call that was shown as pending arrives.
-
-    It is part of a user message, so tags of ours are escaped in it.
-    """
-    match call.state:
-        case Settled(Completed(output, files=files)):
-            words = f"{shorten_result(output)}\n\n{name_files(files)}" if files else shorten_result(output)
-            return _late_result_heading(call.call_id, call.tool, failed=False) + escape_tags(
-                words, files=True
-            )
-        case Settled(Failed(error)):
-            return _late_result_heading(call.call_id, call.tool, failed=True) + escape_tags(
-                shorten_result(error), files=True
-            )
-        case _:
-            raise ValueError(f"call {call.id} has no result yet")
-
-
-def _late_result_heading(call_id: str, tool: str, *, failed: bool) -> str:
-    return f"The pending call {call_id} ({tool}) has {'failed' if failed else 'completed'}:\n\n"
-
-
-class LateResult(Struct, frozen=True):
-    """The values that `result_text` was built from."""
-
-    call_id: str
-    tool: str
-    result: str
-    failed: bool
-
-    @property
-    def heading(self) -> str:
-        """The text before the result."""
-        return _late_result_heading(self.call_id, self.tool, failed=self.failed)
-
-
-def parse_late_result(text: str) -> LateResult | None:
-    """Parse a text of `result_text`; None if it is another text."""
-    line, blank, result = text.partition("\n\n")
-    call_id, _, tool = line.removeprefix("The pending call ").rpartition(" (")
-    tool, _, how = tool.rpartition(") has ")
-    found = LateResult(call_id, tool, result, how == "failed:")
-    return found if blank and text.startswith(found.heading) else None

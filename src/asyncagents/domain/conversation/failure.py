@@ -94,6 +94,12 @@ class ContentFilterError(
     data: Cause
 
 
+class TaskInDoubt(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="TaskInDoubt"):
+    """The process stopped while an external agent worked, and how far that agent got cannot be known."""
+
+    data: Cause
+
+
 class APIError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="APIError"):
     data: APICause
 
@@ -106,6 +112,7 @@ KnownFailure: TypeAlias = (
     | StructuredOutputError
     | ContextOverflowError
     | ContentFilterError
+    | TaskInDoubt
     | APIError
 )
 FAILURE_NAMES = tuple(str(kind.__struct_config__.tag) for kind in KnownFailure.__args__)
@@ -173,6 +180,10 @@ def context_overflow_error(message: str, response_body: str | None = None) -> Co
 
 def content_filter_error(message: str) -> ContentFilterError:
     return ContentFilterError(data=Cause(message=message))
+
+
+def task_in_doubt(message: str) -> TaskInDoubt:
+    return TaskInDoubt(data=Cause(message=message))
 
 
 def api_error(message: str, *, is_retryable: bool, status_code: int | None = None) -> APIError:

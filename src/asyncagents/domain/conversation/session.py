@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from asyncagents.domain.clock import Rng
+from asyncagents.domain.conversation.mcp_server import SessionMcpServer
 from asyncagents.domain.id import MessageId, PartId, RequestId, SessionId
 from asyncagents.domain.shape import Shape
 
@@ -147,6 +148,8 @@ class Session(Shape, frozen=True, kw_only=True):
     launch_rights: LaunchRights | None = None
     """None: the session has no parent, or an older version created it."""
     revert: Revert | None = None
+    mcp_servers: tuple[SessionMcpServer, ...] = ()
+    """Servers that the session was given, besides those of its directory; its children use them, too."""
 
 
 def record_launch(child: Session, parent: Session, *, agent: str | None) -> Session:
@@ -233,6 +236,8 @@ class SessionChanges(Struct, frozen=True, kw_only=True):
     permission: tuple[Rule, ...] = ()
     """Appended to the session's rules: the last that matches wins, within the rules of its lineage."""
     archived: int | UnsetType | None = UNSET
+    mcp_servers: tuple[SessionMcpServer, ...] | None = None
+    """Replaces the MCP servers."""
 
 
 class NewSession(Struct, frozen=True, kw_only=True):

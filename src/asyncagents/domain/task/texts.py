@@ -182,6 +182,15 @@ def unknown_agent_text(name: str, available: Sequence[str]) -> str:
     return f"{why} Available agents: {', '.join(map(one_line, available))}."
 
 
+def no_sandbox_text(agent: str, why: str) -> str:
+    """Return why an external agent is not launched by an agent that may not edit."""
+    return (
+        f'Agent "{one_line(agent)}" is an external program, and where edits are denied it runs only with a '
+        f"read-only project, which needs a sandbox: {why}. Nothing was launched. Ask the user to install "
+        "bubblewrap, or do the work another way."
+    )
+
+
 def invalid_name_text(given: str) -> str:
     return (
         f'"{one_line(given)}" cannot be the name of an agent: a name is short, on one line, without markup.'

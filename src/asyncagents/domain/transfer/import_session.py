@@ -55,7 +55,7 @@ class SessionJson(Struct, frozen=True, kw_only=True):
 
 
 class ImportTerms(Struct, frozen=True, kw_only=True):
-    """Options of an import. `trusted`: keep rules that allow something, and webhook addresses."""
+    """Options of an import. `trusted`: keep rules that allow something, webhook addresses and MCP servers."""
 
     now: int
     trusted: bool = False
@@ -128,6 +128,8 @@ def _apply_options(info: Json, terms: ImportTerms) -> Json:
         info["tools"] = {tool: used for tool, used in tools.items() if used is not True}
         if not info["tools"]:
             del info["tools"]
+    if not terms.trusted:
+        info.pop("mcpServers", None)  # they run programs
     return info
 
 
@@ -144,6 +146,8 @@ def _allows_anything(info: Json) -> bool:
 def _import_remarks(info: Json, terms: ImportTerms, calls: CallImporter) -> Iterator[str]:
     if not terms.trusted and _allows_anything(info):
         yield "rules of the session that allow something were left out"
+    if not terms.trusted and info.get("mcpServers"):
+        yield "MCP servers of the session, which run programs, were left out"
     if calls.dropped_webhook:
         yield "webhook addresses for results were left out"
     if terms.orphan:

@@ -46,6 +46,7 @@ from asyncagents.engine.tool import (
 )
 from asyncagents.engine.workplace.hooks import Hooks
 from asyncagents.engine.workplace.permission import Permissions, PlannedCall, RuleResolver
+from asyncagents.engine.workplace.session_workplace import working_place
 from asyncagents.engine.workplace.workplace import UnusableWorkplace, Workplace, Workplaces, workplace_at
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.store.store import Store
@@ -95,7 +96,9 @@ class CallExecutor:
         assert snapshot.info is not None, "it comes from a store"
         try:
             async with run.interruptible():
-                workplace = await workplace_at(self._workplaces, snapshot.info.directory, working=True)
+                workplace = await working_place(
+                    self._store, self._workplaces, snapshot, user=run, working=True
+                )
                 requested = await self._run_before_hooks(workplace, claim, snapshot)
                 moves = await self._plan_moves(workplace, snapshot.info, claim, requested)
                 moved = {move.call_id for move in moves}

@@ -40,6 +40,7 @@ from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.hooks import ExpandedCommand
 from asyncagents.engine.workplace.permission import RuleResolver
 from asyncagents.engine.workplace.prompt_sources import Judge, PromptSources
+from asyncagents.engine.workplace.session_workplace import prompted_place
 from asyncagents.engine.workplace.workplace import UnusableWorkplace, Workplace, Workplaces, workplace_at
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
@@ -173,7 +174,7 @@ class Intake:
         if key is not None and await self._store.is_admitted(session_id, key):
             return self._build_repeat(session_id, key)
         session = await self._store.session(session_id)
-        workplace = await workplace_at(self._workplaces, session.directory)
+        workplace = await prompted_place(self._store, self._workplaces, session)
         require_prompt(invocation.arguments)
         self._input_builder.check_options(options)
         fact = await self._compose_command(session, workplace, invocation, key=key, options=options)
@@ -221,7 +222,7 @@ class Intake:
     ) -> Admit:
         text = require_prompt(text)
         self._input_builder.check_options(options)
-        workplace = await workplace_at(self._workplaces, session.directory)
+        workplace = await prompted_place(self._store, self._workplaces, session)
         invocation = parse_invocation(text)
         if invocation is not None:
             fact = await self._compose_command(session, workplace, invocation, key=key, options=options)

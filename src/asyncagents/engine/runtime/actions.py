@@ -18,7 +18,7 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
 )
-from asyncagents.domain.fact import NewShell
+from asyncagents.domain.fact import AdmitResult, NewShell
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.event.subscribe import subscribe_events
@@ -67,6 +67,20 @@ class SessionActions:
                 answered = isinstance(event, PromptAnswered) and event.message_id == message_id
                 if answered or isinstance(event, SessionDeleted):
                     return
+
+    async def admit_prompt(
+        self,
+        session_id: SessionId,
+        text: str,
+        *,
+        key: str | None = None,
+        wakes: bool = True,
+        **options: Unpack[PromptOptions],
+    ) -> AdmitResult:
+        """Admit a prompt as `send` does, and say as well whether its key is new."""
+        async with self._intake.lock_key(session_id, key):
+            fact = await self._intake.prepare_prompt(session_id, text, key=key, options=options, wakes=wakes)
+            return await self._store.admit(fact)
 
     async def command(
         self,

@@ -42,6 +42,7 @@ from asyncagents.engine.runtime.approvals import Approvals
 from asyncagents.engine.runtime.async_tools import AsyncTools
 from asyncagents.engine.runtime.instances import Instances
 from asyncagents.engine.runtime.readiness import Readiness
+from asyncagents.engine.runtime.rest_check import RestCheck
 from asyncagents.engine.runtime.sessions import Conversations, SessionFactory, complete_session_id
 from asyncagents.engine.runtime.tasks import Tasks
 from asyncagents.engine.runtime.transfer import Transfer
@@ -91,8 +92,7 @@ class Runtime:
         self._aborter = Aborter(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self._waiter = SessionWaiter(store=store, bus=bus, clock=clock, dispatcher=dispatcher, alive=alive)
         self._session_factory = SessionFactory(clock=clock, rng=rng, ids=ids, version=VERSION)
-        self.defaults = defaults
-        self.counters = counters
+        self.defaults, self.counters = defaults, counters
         self.incoming_webhook = webhook
         self._delegate_actions(ids)
         self._build_parts(ids)
@@ -117,6 +117,7 @@ class Runtime:
         self.publish_refusal = actions.publish_refusal
         self.publish_idle = actions.publish_idle
         self.background = actions.background
+        self.admit_prompt = actions.admit_prompt
 
     def _build_parts(self, ids: Ids) -> None:
         """Build the parts that clients reach as attributes of the runtime."""
@@ -127,6 +128,7 @@ class Runtime:
         self.reverts = self._dispatcher.reverts
         self.reverts.wait_until_stopped = self._aborter.wait_until_stopped
         self.tasks = Tasks(store=store, intake=self._intake, aborter=self._aborter)
+        self.rest_check = RestCheck(store, self.tasks, self._dispatcher.pools, clock)
         self.deliveries = Deliveries(store.deliveries)
         self.approvals = Approvals(store.approval_store)
         self.board = Board(store)
@@ -242,9 +244,7 @@ class Runtime:
         **options: Unpack[PromptOptions],
     ) -> MessageId:
         """Admit a prompt and return at once; with `wakes=False` the session's next step reads it."""
-        async with self._intake.lock_key(session_id, key):
-            fact = await self._intake.prepare_prompt(session_id, text, key=key, options=options, wakes=wakes)
-            return (await self._store.admit(fact)).message_id
+        return (await self.admit_prompt(session_id, text, key=key, wakes=wakes, **options)).message_id
 
     async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:
         """List the slash commands of a directory."""
@@ -270,8 +270,7 @@ class Runtime:
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[WaitingCall, ...]:
         """List the asks that wait for a person, in the tree of a session or in all, the oldest first."""
-        root_id = None if session_id is None else await self.root_of(session_id)
-        return await self._store.asks(root_id)
+        return await self._store.asks(None if session_id is None else await self.root_of(session_id))
 
     async def workplace(self, directory: str | Path = ".") -> Workplace:
         """Return the workplace of a directory: its tools, agents and rules."""
@@ -328,7 +327,7 @@ class Runtime:
 
     async def delete_session(self, session_id: SessionId) -> None:
         """Delete a session and all its descendants."""
-        await self._store.delete_session(session_id)
+        await self.conversations.delete(session_id)
 
     async def messages(
         self, session_id: SessionId, *, limit: int = 1_000_000

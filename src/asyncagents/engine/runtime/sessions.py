@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.conversation.copy import copy_conversation
 from asyncagents.domain.conversation.entry import MessagePage
+from asyncagents.domain.conversation.mcp_server import NewMcpServer
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import (
@@ -29,6 +30,7 @@ from asyncagents.domain.conversation.session import (
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
 from asyncagents.engine.input.content_hash import content_hash
 from asyncagents.engine.input.message import require_text, validate_rules
+from asyncagents.engine.runtime.mcp_servers import GivenMcpServers
 from asyncagents.engine.workplace.workplace import Workplace, Workplaces, workplace_at
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
@@ -77,6 +79,8 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     model: SessionModel | None = None
     metadata: dict[str, Any] | None = None
     permission: Sequence[Rule] = ()
+    mcp_servers: Sequence[NewMcpServer] = ()
+    """Servers besides those of the directory; only for a session without a parent."""
     key: str | None = None
 
 
@@ -92,6 +96,7 @@ class Conversations:
         check: Callable[[ModelRef], None],
         pool: str,
     ) -> None:
+        self.mcp_servers = GivenMcpServers(store, workplaces)
         self._store = store
         self._workplaces = workplaces
         self._session_factory = factory
@@ -100,6 +105,7 @@ class Conversations:
 
     async def create(self, new: SessionOptions) -> Session:
         """Create a session. Raises `InvalidInput` for an unknown agent or model."""
+        servers = self.mcp_servers.check(new.mcp_servers, parent_id=new.parent_id)
         workplace = await workplace_at(self._workplaces, new.directory)
         if new.agent is not None:
             workplace.model(new.agent)
@@ -111,11 +117,20 @@ class Conversations:
             model=new.model,
             metadata=new.metadata,
             path=_path_in_project(workplace, new.directory),
+            mcp_servers=servers,
         )
-        given = content_hash(**{**asdict(new), "key": None})
-        return await self._store.create_session(
+        given = content_hash(**{**asdict(new), "key": None, "mcp_servers": servers})
+        session = await self._store.create_session(
             NewSession(info=info, pool=self._pool, key=new.key, hash=given)
         )
+        if servers:
+            self.mcp_servers.keep_values(session, new.mcp_servers)
+        return session
+
+    async def delete(self, session_id: SessionId) -> None:
+        """Delete a session and all its descendants."""
+        await self._store.delete_session(session_id)
+        self.mcp_servers.forget(session_id)
 
     async def list(self, query: SessionQuery) -> tuple[Session, ...]:
         """List sessions, the last used first."""
@@ -158,13 +173,16 @@ class Conversations:
             metadata=was.metadata,
             tools=was.tools,
             path=was.path,
+            mcp_servers=was.mcp_servers,
         )
         copy = copy_conversation(
             source.messages, to=info.id, ids=self._session_factory.ids, now=info.time.created
         )
         pool = (await self._store.control(session_id)).pool  # the same pool: it has the same directory
         new = NewSession(info=info, pool=pool, key=own_key, hash=given)
-        return await self._store.conversation.copy_session(new, copy)
+        fork = await self._store.conversation.copy_session(new, copy)
+        self.mcp_servers.share_values(was, fork)
+        return fork
 
     async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
         """Remove a message. This and the next two raise `SessionBusy` unless the session rests."""

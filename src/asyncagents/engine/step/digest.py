@@ -5,7 +5,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from asyncagents.domain.call.call import parse_late_result, pending_text
+from asyncagents.domain.call.late_result import parse_late_result, pending_text
 from asyncagents.domain.conversation.codec import UnknownPart
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.agent.backend import AcpBackend
 from asyncagents.domain.clock import Clock, Rng
-from asyncagents.domain.conversation.failure import APIError, Failure, unknown_error
+from asyncagents.domain.conversation.failure import APIError
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef
 from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.conversation.session import Session
@@ -28,28 +29,30 @@ from asyncagents.domain.step import (
 from asyncagents.domain.task.notice import NoticeOptions
 from asyncagents.engine.decide import is_turn_over
 from asyncagents.engine.event.bus import Bus
+from asyncagents.engine.external.agent import EXTERNAL_LANE
+from asyncagents.engine.external.stream import ExternalStreams, StepOutlet, as_external, end_external
 from asyncagents.engine.model_input import ModelInput
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
-from asyncagents.engine.run import Run, is_being_cancelled
+from asyncagents.engine.run import Run
 from asyncagents.engine.step.compaction import (
-    EMPTY_SUMMARY,
     NOTHING_TO_SUMMARISE,
     Compaction,
     SummaryRequest,
 )
 from asyncagents.engine.step.continuation import Continuation
 from asyncagents.engine.step.draft import Draft
-from asyncagents.engine.step.hooks import transform_open_texts, transform_request, transform_text
+from asyncagents.engine.step.hooks import transform_open_texts
+from asyncagents.engine.step.model_stream import ModelStreams
 from asyncagents.engine.step.retry import MAX_INLINE_WAIT_MS, RetryHint, is_rate_limited, retry_pause_ms
 from asyncagents.engine.step.step_request import StepRequest
 from asyncagents.engine.step.stream_writer import StreamWriter
 from asyncagents.engine.step.structured_output import OutputAcceptance, with_output_tool
 from asyncagents.engine.step.title import Titles, is_first_prompt
 from asyncagents.engine.workplace.agents import prompt_text
-from asyncagents.engine.workplace.hooks import Hooks
 from asyncagents.engine.workplace.permission import RuleResolver
+from asyncagents.engine.workplace.session_workplace import working_place
 from asyncagents.engine.workplace.workplace import Brief, Workplace, Workplaces, workplace_at
-from asyncagents.errors import InvalidInput, ModelError
+from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Limits, Slot
 from asyncagents.llm.model import ChatRequest, Model, WindowLookup
 from asyncagents.store.store import Store
@@ -85,20 +88,21 @@ class StepRunner:
         limits: Limits,
         windows: WindowLookup,
         titles: Titles,
+        external_streams: ExternalStreams,
         group: asyncio.TaskGroup,
         over: Callable[[Snapshot], bool] | None = None,
         observer: Observer = NOOP_OBSERVER,
     ) -> None:
         """`over`: predicate to end the turn in the step's transaction; None if `before_rest` is asked."""
         self._is_over = over
-        self._observer = observer
         self._titles = titles
         self._windows = windows
         self._compaction = Compaction(store=store, ids=ids, windows=windows)
         self._continuation = Continuation(store=store, clock=clock, ids=ids)
         self._rule_resolver = RuleResolver(store, workplaces)
+        self._external_streams = external_streams
         self._store = store
-        self._model = model
+        self._model_streams = ModelStreams(model, clock=clock, observer=observer)
         self._workplaces = workplaces
         self._bus = bus
         self._clock = clock
@@ -112,11 +116,12 @@ class StepRunner:
         assert snapshot.model is not None, "input says which model reads it"
         if not await self._wait_for_servers(run, snapshot):
             return await self._store.snapshot(claim)
-        slot = await self._wait_for_slot(run, snapshot.model)
+        lane = await self._lane(snapshot)
+        slot = await self._wait_for_slot(run, lane)
         if slot is None:
             return await self._store.snapshot(claim)
         try:
-            until = self._limits.wait_until(snapshot.model)
+            until = self._limits.wait_until(lane)
             if until - self._clock.now() > MAX_INLINE_WAIT_MS:
                 return await self._store.hold_step(claim, self._ids.request(), until=until, why=COOLING)
             if until and not await self._wait_for_cool_down(run, until):
@@ -125,14 +130,19 @@ class StepRunner:
         finally:
             slot.release()
 
+    async def _lane(self, snapshot: Snapshot) -> ModelRef:
+        """Return the model whose slots the next step takes; external agents share a lane."""
+        assert snapshot.info is not None and snapshot.model is not None
+        workplace = await workplace_at(self._workplaces, snapshot.info.directory)
+        return EXTERNAL_LANE if workplace.backend(snapshot.info.agent or "") else snapshot.model
+
     async def _wait_for_servers(self, run: Run, snapshot: Snapshot) -> bool:
         """Wait for MCP servers before taking a slot. Returns False if the turn was interrupted first."""
-        assert snapshot.info is not None, "it comes from a store"
         if self._workplaces.is_fixed and not self._workplaces.has_hooks:
             return True
         try:
             async with run.interruptible():
-                await workplace_at(self._workplaces, snapshot.info.directory, working=True)
+                await working_place(self._store, self._workplaces, snapshot, user=run, working=True)
         except TimeoutError:
             return False
         return True
@@ -158,38 +168,60 @@ class StepRunner:
 
     async def _run_with_slot(self, run: Run, claim: Claim, snapshot: Snapshot, slot: Slot) -> Snapshot:
         assert snapshot.info is not None, "it comes from a store"
-        workplace = await workplace_at(self._workplaces, snapshot.info.directory)
+        workplace = await working_place(self._store, self._workplaces, snapshot, user=run)
         started, request_id = await self._start_step(run, claim, snapshot, workplace)
         if started is None:
             return await self._store.snapshot(claim)
         if started.number == 1 and is_first_prompt(started.tail):
             self._titles.begin(snapshot.info, workplace, started.tail, started.message.model_ref)
-        if started.message.model_ref != snapshot.model:  # the summary's model has its own slots
+        backend = None if started.message.summary else workplace.backend(started.message.agent)
+        lane = EXTERNAL_LANE if backend else started.message.model_ref
+        if lane != await self._lane(snapshot):  # the model of a summary has its own slots
             slot.release()
-            slot = await self._wait_for_slot(run, started.message.model_ref) or slot
+            slot = await self._wait_for_slot(run, lane) or slot
+        started = as_external(started) if backend else started
         draft = Draft(started.message, request_id, self._ids, turn=started.turn)
         writer = StreamWriter(
             store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
         )
+        outlet = StepOutlet(run, draft, writer, workplace, started, snapshot)
         try:
-            step_request = await self._prepare_request(run, workplace, started, snapshot)
-            await self._stream(run, draft, writer, step_request)
+            step_request = await self._stream(outlet, backend)
             slot.release()
             await writer.close()
         finally:
             slot.release()
             writer.drop()
-        if "experimental.text.complete" in step_request.hooks.names:
-            await transform_open_texts(step_request.hooks, draft, hurry=run.interrupted)
-        end = draft.end(self._clock.now(), workplace.effects, last=step_request.last)
-        if started.output_format is not None:
-            end = OutputAcceptance(
-                started.output_format, self._ids, self._clock.now(), last=step_request.last
-            ).judge_end(end)
-        if draft.continues and not step_request.last:
-            end = await self._continuation.extend_step(end, workplace)
+        end = await self._build_end(outlet, step_request)
         ended = EndedStep(claim, started, writer.complete_step(end), draft.retry_hint)
         return await self._finish_step(run, ended, step_request)
+
+    async def _stream(self, outlet: StepOutlet, backend: AcpBackend | None) -> StepRequest:
+        """Prepare the request of a step, and stream the answer of its model or external agent."""
+        workplace, started, snapshot = outlet.workplace, outlet.started, outlet.snapshot
+        if backend is None:
+            step_request = await self._prepare_request(outlet.run, workplace, started, snapshot)
+        else:
+            step_request = await self._external_streams.prepare(backend, workplace, started, snapshot)
+        if step_request.external is None:
+            await self._model_streams.read(outlet.run, outlet.draft, outlet.writer, step_request)
+        else:
+            await self._external_streams.read(step_request.external, outlet)
+        return step_request
+
+    async def _build_end(self, outlet: StepOutlet, step_request: StepRequest) -> StepEnd:
+        draft, last = outlet.draft, step_request.last
+        if "experimental.text.complete" in step_request.hooks.names:
+            await transform_open_texts(step_request.hooks, draft, hurry=outlet.run.interrupted)
+        now = self._clock.now()
+        end = draft.end(now, outlet.workplace.effects, last=last)
+        if step_request.external is not None:
+            return end_external(end)
+        if outlet.started.output_format is not None:
+            end = OutputAcceptance(outlet.started.output_format, self._ids, now, last=last).judge_end(end)
+        if draft.continues and not last:
+            end = await self._continuation.extend_step(end, outlet.workplace)
+        return end
 
     async def _prepare_request(
         self, run: Run, workplace: Workplace, started: StartedStep, snapshot: Snapshot
@@ -249,8 +281,10 @@ class StepRunner:
     def _new_step(self, run: Run, workplace: Workplace, snapshot: Snapshot) -> NewStep:
         assert snapshot.model is not None, "input says which model reads it"
         assert snapshot.info is not None, "it comes from a store"
-        if not run.overhead and self._windows(snapshot.model).context:
+        external = workplace.backend(snapshot.info.agent or "") is not None
+        if not external and not run.overhead and self._windows(snapshot.model).context:
             _weigh_brief(run, workplace, snapshot.info)
+        room = None if external else self._compaction.threshold(run, workplace, snapshot.model)
         model = None if (own := workplace.summary_request(snapshot.model).model) == snapshot.model else own
         # Messages sort by their ids: new ids must follow those before the step, also those of a client whose
         # clock is ahead and that talked to another process.
@@ -263,9 +297,7 @@ class StepRunner:
             request_id=self._ids.request(),
             since=run.model_input.since,
             history_tokens=run.model_input.tokens + run.overhead,
-            summary=NewSummary(
-                before[2], self._ids.part(), model, self._compaction.threshold(run, workplace, snapshot.model)
-            ),
+            summary=NewSummary(before[2], self._ids.part(), model, room),
             tasking=SubtaskOptions(
                 effect=workplace.effects.get(TASK_TOOL, "once"),
                 go_on=prompt_text("subtask-done"),
@@ -331,42 +363,6 @@ class StepRunner:
             await self._store.prune(claim, stale[start : start + PRUNE_BATCH_SIZE])
         run.model_input = ModelInput()
 
-    async def _stream(self, run: Run, draft: Draft, writer: StreamWriter, step_request: StepRequest) -> None:
-        """Stream the answer into the draft; a provider's failure becomes the draft's."""
-        if step_request.request is None:
-            draft.abort() if run.interrupted else draft.fail(unknown_error(step_request.why_not))
-            return
-        try:
-            async with run.interruptible():
-                request = (
-                    await transform_request(step_request.hooks, draft.message, step_request.request)
-                    if step_request.hooks.names
-                    else step_request.request
-                )
-                await self._read_stream(draft, writer, request, step_request.hooks)
-        except (Exception, asyncio.CancelledError) as error:  # the edge of a provider
-            if is_being_cancelled():
-                raise
-            draft.fail(_as_failure(error))
-        if step_request.summary is not None and not draft.has_text:
-            draft.fail_unless_failed(unknown_error(EMPTY_SUMMARY))
-        if run.interrupted:
-            draft.abort()
-
-    async def _read_stream(
-        self, draft: Draft, writer: StreamWriter, request: ChatRequest, hooks: Hooks
-    ) -> None:
-        completes = "experimental.text.complete" in hooks.names
-        with self._observer.model_span(request, draft.message.session_id, draft.message.agent) as seen:
-            async with aclosing(self._model.stream(request)) as events:
-                async for event in events:
-                    if completes:
-                        await transform_text(hooks, draft, event)
-                    change = draft.apply_event(event, self._clock.now())
-                    if change is not None:
-                        writer.add_change(change)
-            seen.record_outcome(*draft.outcome, draft.as_message)
-
 
 def _weigh_brief(run: Run, workplace: Workplace, session: Session) -> None:
     """Estimate the tokens of the brief before a run's first step, without the rules of ancestors (which may
@@ -385,15 +381,3 @@ def _build_request(run: Run, message: AssistantMessage, brief: Brief) -> ChatReq
         options=brief.options,
         tool_choice=brief.tool_choice,
     )
-
-
-def _as_failure(error: BaseException) -> Failure:
-    """Convert an exception of the model to the step's failure."""
-    match error:
-        case ModelError():
-            return unknown_error(str(error))
-        case TimeoutError():
-            return unknown_error(f"The model timed out: {error}")
-        case _:
-            _log.warning("action=stream the model failed", exc_info=error)
-            return unknown_error(f"The model failed: {type(error).__name__}: {error}")

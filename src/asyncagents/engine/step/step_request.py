@@ -5,6 +5,7 @@ from msgspec import Struct
 from asyncagents.domain.conversation.failure import ContextOverflowError
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.window import tokens_used
+from asyncagents.engine.external.agent import ExternalStep
 from asyncagents.engine.step.compaction import SummaryRequest
 from asyncagents.engine.workplace.hooks import NO_HOOKS, Hooks
 from asyncagents.llm.model import ChatRequest
@@ -24,6 +25,8 @@ class StepRequest(Struct, frozen=True, kw_only=True):
     """Whether a conversation that is too long is summarised."""
     summary: SummaryRequest | None = None
     """Given if the step writes a summary."""
+    external: ExternalStep | None = None
+    """Given if an external agent works instead of a model."""
     hooks: Hooks = NO_HOOKS
     """Hooks of the directory."""
 

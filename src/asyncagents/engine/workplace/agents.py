@@ -16,7 +16,9 @@ from asyncagents.config.markdown.agents import AgentFile, FoundAgents
 from asyncagents.config.markdown.instructions import Instruction
 from asyncagents.config.markdown.skills import Skill
 from asyncagents.domain.agent.agent import Agent, Mode
+from asyncagents.domain.agent.backend import AcpBackend
 from asyncagents.domain.agent.permission import (
+    EXTERNAL_AGENT,
     GUARDED_PLACE,
     UNCLEAR,
     WEBFETCH_LOCAL,
@@ -116,6 +118,7 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
         "doom_loop": "ask",
         UNCLEAR: "ask",
         WEBFETCH_LOCAL: "ask",
+        EXTERNAL_AGENT: "ask",
         GUARDED_PLACE: "ask",
         "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
         "plan_enter": "deny",
@@ -145,7 +148,7 @@ class Agents:
         self.check_trust(name)
         if name not in self._agents:
             known = ", ".join(agent.name for agent in self.list())
-            raise InvalidInput(f"no agent is called {name!r}: use one of {known}")
+            raise InvalidInput(f"there is no agent {name!r}: there are {known}")
         return self._agents[name]
 
     def check_trust(self, name: str) -> None:
@@ -188,14 +191,19 @@ class Agents:
         if config.disable:
             return None
         known = built_in or _BuiltIn(
-            mode="all", prompt=_FALLBACK_PROMPTS[config.mode or "all"], description=None
+            mode="subagent" if config.backend else "all",
+            prompt=_FALLBACK_PROMPTS[config.mode or "all"],
+            description=None,
         )
         mode = config.mode or known.mode
+        if config.backend is not None and mode != "subagent":
+            raise ConfigError(f"the built-in agent {name!r} talks to people: give the backend to another one")
+        default_prompt = "" if config.backend else prompt_text(known.prompt)
         return Agent(
             name=name,
             mode=mode,
             layers=self._build_layers(known, written),
-            prompt=config.prompt or prompt_text(known.prompt),
+            prompt=config.prompt or default_prompt,
             description=config.description or known.description,
             model=config.model,
             variant=config.variant,
@@ -208,6 +216,7 @@ class Agents:
             options={key: value for each in written for key, value in each.options.items()},
             asks_anew=tuple(permission for permission, action in known.floors if action == "ask"),
             sandbox=self._effective_sandbox(config.sandbox),
+            backend=_backend(config),
             origin=str(file.origin) if file else "built in" if built_in else "config",
         )
 
@@ -245,6 +254,13 @@ def _merge_configs(written: Sequence[AgentConfig]) -> AgentConfig:
         values = {field: getattr(each, field) for field in AgentConfig.__struct_fields__}
         merged = replace(merged, **{field: value for field, value in values.items() if value is not None})
     return merged
+
+
+def _backend(agent: AgentConfig) -> AcpBackend | None:
+    config = agent.backend
+    if config is None:
+        return None
+    return AcpBackend(command=config.acp, environment=config.environment, instructions=agent.prompt or "")
 
 
 def _restrictions(known: _BuiltIn, under: tuple[Rule, ...]) -> tuple[Rule, ...]:

@@ -5,6 +5,9 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from asyncagents.config.config import McpConfig
+from asyncagents.domain.conversation.mcp_server import SessionMcpServer
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.workplace.session_servers import VALUES_MISSING, SessionServers, TreeServers
 
 
 class McpResource(Struct, frozen=True, kw_only=True):
@@ -67,11 +70,38 @@ class McpServerState(Struct, frozen=True, kw_only=True):
     status: Literal["connected", "disabled", "failed", "waiting"]
     why: str = ""
     """Why it failed, and what to do."""
+    missing: tuple[str, ...] = ()
+    """Names for values that the server of a session needs, and that this process was not given."""
+
+
+def missing_state(server: SessionMcpServer) -> McpServerState:
+    """Return the state of a session's server whose values this process was not given."""
+    if not server.values:
+        return McpServerState(status="waiting")
+    why = VALUES_MISSING.format(", ".join(server.values))
+    return McpServerState(status="failed", why=why, missing=server.values)
 
 
 class McpControl(Protocol):
     """Shows and switches the MCP servers of a directory. Changes are not stored: they last until the runtime
     ends. An unknown server raises `NotFound`."""
+
+    @property
+    def session_servers(self) -> SessionServers:
+        """What this process knows of servers that sessions were given."""
+        ...
+
+    def change_tree(self, tree: TreeServers) -> None:
+        """Take over the new servers of a tree: connections of others end."""
+        ...
+
+    def forget_tree(self, root_id: SessionId) -> None:
+        """Drop the values of a tree's servers and end their connections."""
+        ...
+
+    def tree_states(self, tree: TreeServers) -> dict[str, McpServerState]:
+        """Return the states of the servers of a tree of sessions, by name; start none."""
+        ...
 
     async def states(self, directory: str, *, seconds: float) -> dict[str, McpServerState]:
         """Return the states of all servers of a directory; start enabled ones and wait up to `seconds`."""

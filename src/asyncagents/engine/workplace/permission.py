@@ -125,6 +125,13 @@ class Permissions:
         except InvalidInput as error:  # the agent is gone
             return Failed(f"Not allowed: {error}.")
 
+    async def judge_observed(
+        self, planned: PlannedCall, workplace: Workplace, session: Session
+    ) -> Open | Failed | None:
+        """Decide a call that an external agent asks about: by its asks alone, whatever its tool is called."""
+        rules = await self.call_rules(planned.call, workplace, session)
+        return await self._judge(planned, workplace, rules, session) if planned.asks else None
+
     async def _judge(
         self, planned: PlannedCall, workplace: Workplace, rules: LineageRules | None, session: Session
     ) -> Open | Failed | None:

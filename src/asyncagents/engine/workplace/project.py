@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from asyncagents.config.markdown.instructions import Instruction
 from asyncagents.config.markdown.skills import Skill
 from asyncagents.domain.agent.agent import Agent
+from asyncagents.domain.agent.backend import AcpBackend
 from asyncagents.domain.agent.permission import (
     EVERYTHING,
     GUARDED_PLACE,
@@ -135,6 +136,10 @@ class Project:
     @property
     def subagents(self) -> Mapping[str, Agent]:
         return {agent.name: agent for agent in self.agents.list() if agent.mode != "primary"}
+
+    def backend(self, agent: str) -> AcpBackend | None:
+        known = self.agents.find(agent)
+        return known.backend if known else None
 
     @property
     def notice_format(self) -> NoticeFormat:

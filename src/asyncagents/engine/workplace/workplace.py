@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.agent.agent import Agent
+from asyncagents.domain.agent.backend import AcpBackend
 from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.domain.call.call import Effect, Failed
 from asyncagents.domain.conversation.message import ModelRef
@@ -19,6 +20,7 @@ from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.hooks import NO_HOOKS, Hooks
 from asyncagents.engine.workplace.mcp import McpControl, McpResources
 from asyncagents.engine.workplace.prompt_sources import PromptSources
+from asyncagents.engine.workplace.session_servers import TreeServers
 from asyncagents.engine.workplace.snapshots import NO_SNAPSHOTS, NoSnapshots, Snapshots
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import ChatRequest, Options, ToolSpec
@@ -122,6 +124,10 @@ class Workplace(Protocol):
         """Agents that can be given a task, by name; None: any name is accepted."""
         ...
 
+    def backend(self, agent: str) -> AcpBackend | None:
+        """Return the external agent that works for an agent; None: a model does, or the agent is unknown."""
+        ...
+
     @property
     def notice_format(self) -> NoticeFormat:
         """The format of notices."""
@@ -195,9 +201,12 @@ class Workplaces(Protocol):
         """Whether plugins may have hooks, with or without files."""
         ...
 
-    async def at(self, directory: str, *, working: bool = False) -> Workplace:
+    async def at(
+        self, directory: str, *, working: bool = False, tree: TreeServers | None = None
+    ) -> Workplace:
         """Return the workplace by the directory's current files; raise `ConfigError` if they are invalid.
-        `working`: wait, up to a limit, for what takes time to start, such as an MCP server."""
+        `working`: wait, up to a limit, for what takes time to start, such as an MCP server. `tree`: servers
+        that a tree of sessions has besides those of the directory."""
         ...
 
     @property
@@ -235,8 +244,10 @@ class FixedWorkplace:
         asking: AskPolicy | None = None,
         *,
         reader: str | None = None,
+        backends: Mapping[str, AcpBackend] = {},
     ) -> None:
-        """`reader`: the tool that reads results of tasks, for notices."""
+        """`reader`: the tool that reads results of tasks, for notices. `backends`: by agent."""
+        self._backends = backends
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.ask_policy = asking or AskPolicy()
@@ -244,7 +255,9 @@ class FixedWorkplace:
         self._policy = policy
         self._brief = Brief(specs=tuple(tool.spec() for tool in tools))
 
-    async def at(self, directory: str, *, working: bool = False) -> Workplace:
+    async def at(
+        self, directory: str, *, working: bool = False, tree: TreeServers | None = None
+    ) -> Workplace:
         return self
 
     def forget(self, directory: str) -> None:
@@ -261,6 +274,9 @@ class FixedWorkplace:
 
     def default_agent(self) -> str | None:
         return None
+
+    def backend(self, agent: str) -> AcpBackend | None:
+        return self._backends.get(agent)
 
     def reminders(self, stepping: StepInfo) -> tuple[str, ...]:
         return ()
@@ -286,9 +302,11 @@ class UnusableWorkplace(FixedWorkplace):
         raise InvalidInput(self.why)
 
 
-async def workplace_at(workplaces: Workplaces, directory: str, *, working: bool = False) -> Workplace:
+async def workplace_at(
+    workplaces: Workplaces, directory: str, *, working: bool = False, tree: TreeServers | None = None
+) -> Workplace:
     """Return the workplace of `directory`; if its config is invalid, an `UnusableWorkplace`."""
     try:
-        return await workplaces.at(directory, working=working)
+        return await workplaces.at(directory, working=working, tree=tree)
     except ConfigError as error:
         return UnusableWorkplace(str(error))

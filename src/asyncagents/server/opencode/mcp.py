@@ -7,6 +7,7 @@ from msgspec import field
 
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.shape import Shape
+from asyncagents.engine.runtime.mcp_servers import NO_SERVERS
 from asyncagents.engine.workplace.mcp import McpControl, McpServerState
 from asyncagents.errors import ConfigError, InvalidInput, NotFound
 from asyncagents.server.http.body import read_body
@@ -20,7 +21,6 @@ routes = Routes()
 START_SECONDS = 10.0
 """Max seconds that the response to an added server waits for its start."""
 LONGEST_NAME = 64
-NO_SERVERS = "this runtime has no MCP servers: it was opened without config files"
 NO_LOGIN = "login to MCP servers is not supported: give {} its credentials as mcp.{}.headers in the config"
 STARTING = "the server is starting; ask again in a moment"
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.mcp_server import NewMcpServer
 from asyncagents.domain.conversation.session import FOREVER, Rule, Session, SessionModel, SessionQuery
 from asyncagents.domain.conversation.status import Idle, Status
 from asyncagents.domain.conversation.todo import Todo
@@ -43,7 +44,8 @@ _SEARCH = Param("search", "Only titles that contain this, ignoring case")
 
 
 class CreateSession(Shape, frozen=True, kw_only=True):
-    """`agent` and `model`: used until a prompt names others. `directory`: overrides the request's."""
+    """`agent` and `model`: used until a prompt names others. `directory`: overrides the request's.
+    `mcpServers`: servers of this session and its children, besides those of the directory."""
 
     schema_name: ClassVar[str] = "NewSession"
 
@@ -55,6 +57,7 @@ class CreateSession(Shape, frozen=True, kw_only=True):
     permission: tuple[Rule, ...] | None = None
     directory: str | None = None
     workspace_id: str | None = None
+    mcp_servers: tuple[NewMcpServer, ...] = ()
 
 
 @routes.post(
@@ -80,6 +83,7 @@ async def create(server: ServerContext, request: Request) -> Response:
             metadata=new.metadata,
             permission=new.permission or (),
             directory=parse_directory(new.directory) if new.directory else directory(server, request),
+            mcp_servers=new.mcp_servers,
             key=idempotency_key(request),
         )
     )

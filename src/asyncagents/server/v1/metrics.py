@@ -59,10 +59,13 @@ def _store_metrics(census: Census) -> Iterator[str]:
         "sessions_active", "Sessions that run or are ready to.", _by_label(census.active), "state"
     )
     yield from _gauge("tasks", "Background tasks.", _by_label(census.tasks), "status")
+    yield from _gauge("asks", "Calls that wait for a person.", census.asks)
     pending = _by_label(census.pending)
     yield from _gauge("pending_calls", "Calls whose result comes from outside.", pending, "status")
     owed = _by_label(census.deliveries)
     yield from _gauge("deliveries", "Outgoing webhooks that are due or were given up.", owed, "state")
+    under_way = census.external_prompts
+    yield from _gauge("external_prompts", "Prompts under way at external agents.", under_way)
     yield from _gauge("store_bytes", "Size of the database.", census.bytes)
     yield from _gauge(
         "overdue_seconds", "Lateness of the oldest due row; 0: none is due.", census.late / 1000

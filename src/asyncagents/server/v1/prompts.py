@@ -5,6 +5,7 @@ from typing import ClassVar
 from asyncagents.domain.conversation.message import MessageFormat
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.http_shapes import BeginResult, SendResult, SentFile
+from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.input.message import PromptOptions
 from asyncagents.llm.model import Attachment
@@ -48,11 +49,15 @@ class FirstPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class FollowUpPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`wakes`: false stores the prompt for the next turn."""
+    """`wakes`: false stores the prompt for the next turn. `messageID`: chosen by the sender, and a key."""
 
     schema_name: ClassVar[str] = "Following"
 
     wakes: bool = True
+    message_id: MessageId | None = None
+
+    def prompt_options(self) -> PromptOptions:
+        return PromptOptions(**super().prompt_options(), message_id=self.message_id)
 
 
 @routes.post(
@@ -90,11 +95,11 @@ async def begin(server: ServerContext, request: Request) -> Response:
 async def post_prompt(server: ServerContext, request: Request) -> Response:
     """Send typed text as a prompt without waiting."""
     body = read_body(request, FollowUpPrompt)
-    sent = await server.runtime.send(
+    admitted = await server.runtime.admit_prompt(
         session_id(request),
         body.prompt,
         key=idempotency_key(request),
         wakes=body.wakes,
         **body.prompt_options(),
     )
-    return json_response(SendResult(message_id=sent))
+    return json_response(SendResult(message_id=admitted.message_id, new=admitted.new))

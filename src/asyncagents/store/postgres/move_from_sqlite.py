@@ -24,6 +24,7 @@ from asyncagents.store.tx import Row
 TABLES = (
     *("session", "message", "part", "input", "call", "request", "cancel", "tombstone", "todo", "approval"),
     *("answered", "task", "notice", "secret_key", "call_secret", "delivery", "idempotency", "arrival"),
+    "external_session",
 )
 _SOURCE_ONLY = frozenset({"schema", "revision", "mark"})
 """Tables of the file that are not moved: PostgreSQL counts revisions in its own way."""

@@ -154,8 +154,9 @@ async def open_sqlite(
         group_commit = GroupCommit(
             path, connect, name=f"{rng.below(2**64):016x}", sql=sql, clock=clock, ids=ids
         )
-    except sqlite3.Error as error:
-        raise StoreError(f"the database {path} could not be opened: {error}") from error
+    except (sqlite3.Error, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StoreError(f"the database {path} could not be opened: {reason}") from error
     readers = Readers(path, connect, sql=sql, clock=clock, ids=ids)
     database = SqliteDatabase(group_commit, readers, make_writer)
     try:

@@ -3,11 +3,14 @@
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
 from asyncagents.domain.id import OwnerId
+from asyncagents.errors import StoreError
 
 HOLD_TRIES = 5
 HOLD_SECONDS = 0.01
@@ -73,6 +76,15 @@ class FlockOwners:
             self._closed = True
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
+
+
+@contextmanager
+def check_writable(data: Path) -> Iterator[None]:
+    """Raise `StoreError`, which names the data directory, if a file in it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"the data directory {data} cannot be written: {error.strerror or error}") from error
 
 
 def is_lock_held(path: Path) -> bool:

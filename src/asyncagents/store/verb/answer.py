@@ -10,10 +10,12 @@ from asyncagents.domain.call.call import (
     Always,
     Answers,
     Call,
+    CallState,
     Once,
     Open,
     Reply,
     Requested,
+    Running,
     Settled,
 )
 from asyncagents.domain.call.reply import describe_reply, reply_result
@@ -107,7 +109,11 @@ async def _approve(tx: Tx, call: Call, state: Open, reply: Once | Always) -> Cal
         raise InvalidInput(f"{call.ask_id!r} cannot be allowed for good; answer it once")
     row = await require_session(tx, call.session_id)
     edited = reply.input if isinstance(reply, Once) else None
-    granted = replace(call, state=Requested(), reply=reply, granted=(*call.granted, state.ask_hash))
+    if edited is not None and call.observed:
+        raise InvalidInput(f"{call.ask_id!r} is of an external agent, whose arguments cannot be changed")
+    granted = replace(
+        call, state=_granted_state(call, state), reply=reply, granted=(*call.granted, state.ask_hash)
+    )
     if edited is not None:
         granted = replace(granted, input=edited, written=call.repeat_key[1], granted=(WRITTEN_BY_PERSON,))
     await _release(tx, granted, call, "always" if isinstance(reply, Always) else "once")
@@ -115,6 +121,14 @@ async def _approve(tx: Tx, call: Call, state: Open, reply: Once | Always) -> Cal
         await approve(tx, row.info.project_id, approved_as(state.ask), state.ask.always)
         await _release_covered(tx, row)
     return granted
+
+
+def _granted_state(call: Call, state: Open) -> CallState:
+    """Return the state of an allowed call: it is planned again, or its external agent goes on with it.
+
+    If the run in which that agent asked is gone, the call is abandoned.
+    """
+    return Running(state.fence) if call.observed else Requested()
 
 
 async def _release(tx: Tx, granted: Call, asked: Call, reply: Literal["once", "always"]) -> None:
@@ -130,8 +144,9 @@ async def _release_covered(tx: Tx, row: SessionRow) -> None:
     approved = await approvals(tx, row.info.project_id)
     for found in await tx.all("tree_asks", row.control.root_id):
         call = decode_call(found)
-        ask = call.open.ask if call.open else None
-        if ask is None or not covers(approved, ask):
+        state = call.open
+        if state is None or state.ask is None or not covers(approved, state.ask):
             continue
         if (await require_session(tx, call.session_id)).info.project_id == row.info.project_id:
-            await _release(tx, replace(call, state=Requested(), reply=Always()), call, "always")
+            released = replace(call, state=_granted_state(call, state), reply=Always())
+            await _release(tx, released, call, "always")

@@ -20,12 +20,14 @@ async def take_census(tx: Tx, pool: str) -> Census:
         sessions=await _count(tx, "census_sessions"),
         active=active,
         tasks={each: await _count(tx, "census_tasks", each, MAX_COUNT) for each in get_args(TaskStatus)},
+        asks=await _count(tx, "census_asks", MAX_COUNT),
         pending={
             each: await _count(tx, "census_pending", each, MAX_COUNT) for each in get_args(PendingStatus)
         },
         deliveries={
             each: await _count(tx, "census_deliveries", each, MAX_COUNT) for each in ("owed", "dead")
         },
+        external_prompts=await _count(tx, "census_external_prompts", MAX_COUNT),
         bytes=await _count(tx, "census_bytes"),
         late=max(0, tx.now - due) if due is not None else 0,
     )

@@ -19,7 +19,7 @@ from asyncagents.store.verb.task_end import GONE, end_task
 
 _TABLES = (
     "parts", "messages", "inputs", "calls", "answers", "requests", "cancels", "todos", "call_secrets",
-    "idempotency", "session",
+    "idempotency", "external_sessions", "session",
 )  # fmt: skip
 
 

@@ -223,6 +223,8 @@ def _status_events(session_id: SessionId, text: str) -> Iterable[Event]:
 def _ask_events(call: Call) -> Iterable[Event]:
     """Events of an open ask, or of how it was closed; a call that asks again was allowed before."""
     for ask_id in call.asked_before:
+        if ask_id == call.ask_id:  # its answer was used: it is closed below
+            continue
         yield PermissionReplied(session_id=call.session_id, request_id=PermissionId(ask_id), reply="once")
     if call.open and call.open.warned:
         yield expiring_event(call)

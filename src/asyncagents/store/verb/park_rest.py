@@ -24,6 +24,7 @@ from asyncagents.store.row import (
 )
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.child_wait import mark_waiting_calls, refresh_waits
+from asyncagents.store.verb.external import end_external_prompt
 from asyncagents.store.verb.fact import apply_facts
 from asyncagents.store.verb.queue import make_room
 from asyncagents.store.verb.settle import dismiss
@@ -74,6 +75,8 @@ async def rest(  # noqa: PLR0917  four beside `tx`
     elif reason == "ran":
         await answer_turn(tx, control, await _complete_step(tx, control))
     else:
+        if reason == "error":  # a summary may fail after a crash in a prompt of an external agent
+            await end_external_prompt(tx, control.id)
         await answer_turn(tx, control, await _last_step_id(tx, control))
     await end_backoff(tx, control, reuse=False)
     unread = await inbox(tx, control.id)
@@ -89,6 +92,7 @@ async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
     """Dismiss the open calls and close the turn with an error, which answers all its prompts."""
     for call in await unsettled_calls(tx, row.control.id):
         await dismiss(tx, row.info, call, ABORTED)
+    await end_external_prompt(tx, row.control.id)
     control, answer = await _failed_step(tx, row, failure)
     await answer_turn(tx, control, answer)
     if answer is not None:

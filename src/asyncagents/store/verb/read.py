@@ -59,6 +59,15 @@ class ActiveSession(Struct, frozen=True):
     owner: OwnerId | None
 
 
+class DueTimes(Struct, frozen=True):
+    """When the first row of each kind is due, in ms since the epoch; None: there is none."""
+
+    call: int | None
+    task: int | None
+    backoff: int | None
+    delivery: int | None
+
+
 async def session(tx: Tx, session_id: SessionId) -> Session:
     return (await require_session(tx, session_id)).info
 
@@ -244,6 +253,26 @@ async def active_sessions(
     return tuple(ActiveSession(*row) for row in await tx.all("active_sessions", pool, after, limit))
 
 
+async def sessions_with_work(tx: Tx, pool: str, *, limit: int) -> tuple[SessionId, ...]:
+    """List sessions of a pool that are ready or running, also those whose job is queued, oldest first."""
+    return tuple(SessionId(row[0]) for row in await tx.all("sessions_with_work", pool, limit))
+
+
 async def next_due(tx: Tx) -> int | None:
-    rows = [await tx.one(each) for each in ("next_due", "next_backoff", "next_deadline")]
-    return min((row[0] for row in rows if row and row[0] is not None), default=None)
+    times = [await _first_time(tx, each) for each in ("next_due", "next_backoff", "next_deadline")]
+    return min((time for time in times if time is not None), default=None)
+
+
+async def due_times(tx: Tx) -> DueTimes:
+    """Read when the first call, task, backoff and outgoing webhook are due."""
+    return DueTimes(
+        call=await _first_time(tx, "next_due"),
+        task=await _first_time(tx, "next_deadline"),
+        backoff=await _first_time(tx, "next_backoff"),
+        delivery=await _first_time(tx, "first_owed"),
+    )
+
+
+async def _first_time(tx: Tx, statement: str) -> int | None:
+    row = await tx.one(statement)
+    return row[0] if row else None

@@ -1,4 +1,4 @@
-"""Updates what clients may change of a session: title, metadata, rules, archived."""
+"""Updates what clients may change of a session: title, metadata, rules, archived, servers."""
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -22,6 +22,8 @@ async def update_session(tx: Tx, session_id: SessionId, new: SessionChanges) -> 
         info = replace(
             with_updated_time(info, tx.now), permission=_keep_last(*(info.permission or ()), *new.permission)
         )
+    if new.mcp_servers is not None:
+        info = replace(info, mcp_servers=new.mcp_servers)
     if info == row.info:
         return info
     return (await save_session(tx, row, row.control, info)).info

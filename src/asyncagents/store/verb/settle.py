@@ -15,8 +15,8 @@ from asyncagents.domain.call.call import (
     Result,
     Settled,
     render,
-    result_text,
 )
+from asyncagents.domain.call.late_result import result_text
 from asyncagents.domain.call.reply import utc_time
 from asyncagents.domain.conversation.part import FilePart, TextPart, ToolCompleted
 from asyncagents.domain.conversation.session import Session

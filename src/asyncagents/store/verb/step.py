@@ -45,6 +45,7 @@ from asyncagents.store.verb.answer_event import publish_ask, save_answer
 from asyncagents.store.verb.claim import add_usage
 from asyncagents.store.verb.compact import can_shrink, show_pending, step_or_summary
 from asyncagents.store.verb.drop_undone import drop_undone
+from asyncagents.store.verb.external import end_external_prompt, end_observed_calls
 from asyncagents.store.verb.fact import apply_facts
 from asyncagents.store.verb.output_format import find_output_format, turn_system_text
 from asyncagents.store.verb.promote import Unread, UnreadInput, promote, read_unread
@@ -251,6 +252,10 @@ async def finish_step(tx: Tx, claim: Claim, end: StepEnd) -> Snapshot:
         await write_step_end(tx, end, hidden=True)
         return await snapshot(tx, await save_session(tx, row, control, info))
     await write_step_end(tx, await _count_repeats(tx, end), hidden=False)
+    if end.unfinished is not None:
+        await end_observed_calls(tx, info, end.message.id, end.unfinished)
+        arrived = end.message.error is None or end.has_output
+        await end_external_prompt(tx, control.id, cost=end.message.cost, arrived=arrived)
     if end.message.error is not None:
         control = replace(control, compacting=row.control.compacting)
         tx.emit(SessionError(session_id=control.id, error=end.message.error))

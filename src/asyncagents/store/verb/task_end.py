@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call.call import Call, Completed, Failed, Result, Settled, WaitFor
 from asyncagents.domain.conversation.codec import Unreadable, decode_message, upcast
 from asyncagents.domain.conversation.entry import MessageWithParts
-from asyncagents.domain.conversation.failure import MessageAbortedError, describe_failure
+from asyncagents.domain.conversation.failure import MessageAbortedError, TaskInDoubt, describe_failure
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
@@ -121,6 +121,7 @@ def run_outcome(
         return TaskOutcome(status="cancelled", result=step.text, error=error, ended_by="user")
     if step.info.error is not None:
         error = TaskError(*describe_failure(step.info.error))
+        crashed = crashed or isinstance(step.info.error, TaskInDoubt)
         return TaskOutcome(
             status="error", result=step.text, error=error, ended_by="crash" if crashed else None
         )

@@ -6,6 +6,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import Situation
 from asyncagents.store.row import find_backoff, require_session, unsettled_calls
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.external import read_external_session
 from asyncagents.store.verb.notice import is_due, open_notices
 from asyncagents.store.verb.read import cancel_status
 from asyncagents.store.verb.task import QueuePlace, find_place, live_tasks_of
@@ -36,4 +37,5 @@ async def situation(tx: Tx, session_id: SessionId) -> Situation:
         error=step.error if isinstance(step, AssistantMessage) else None,
         blocked=control.turn > 0 and control.blocked_turn == control.turn,
         children=await live_tasks_of(tx, session_id),
+        external=await read_external_session(tx, session_id),
     )

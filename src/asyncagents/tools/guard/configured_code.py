@@ -10,7 +10,7 @@ from asyncagents.domain.agent.guarded import KnownPlace
 from asyncagents.tools.guard.server_code import IMPORT_FOLDERS, find_server_code
 
 _PLUGIN = "the configuration names it as a plugin, or a plugin imports it"
-_SERVER = "the configuration starts it as a server of tools, or has that import it"
+_SERVER = "the configuration or a session starts it as a server of tools, or has that import it"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
 

@@ -8,12 +8,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from msgspec import Struct
 
 from asyncagents.config.config import McpConfig
-from asyncagents.config.file.redact import secrets_in
+from asyncagents.config.file.hide import command_secrets, url_secrets
 from asyncagents.domain.call.call import Completed, Failed
 from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.tool import ToolContext
@@ -54,8 +53,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         config = self.config
-        given = (*config.environment.values(), *config.headers.values(), *secrets_in(config.command))
-        return (*given, *(value.split()[-1] for value in given if value.split()), *_secrets_of(config.url))
+        given = (*config.environment.values(), *config.headers.values(), *command_secrets(config.command))
+        return (*given, *(value.split()[-1] for value in given if value.split()), *url_secrets(config.url))
 
 
 class McpClient:
@@ -307,15 +306,6 @@ class McpClient:
 
     def _on_http_error(self, status: int) -> None:
         self._http_status = status
-
-
-def _secrets_of(url: str | None) -> list[str]:
-    """Return the password and the query values of a URL, each as written and decoded."""
-    before, _, query = (url or "").partition("?")
-    values = [pair.partition("=")[2] for pair in query.split("&")]
-    login = before.partition("://")[2].partition("/")[0].rpartition("@")[0]
-    written = [query, *values, login.partition(":")[2]]
-    return [*written, *map(unquote, written)]
 
 
 async def _follow_changes(connection: McpConnection, changed: Callable[[], None]) -> None:

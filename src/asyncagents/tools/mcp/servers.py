@@ -4,27 +4,32 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
 import msgspec
+from msgspec import Struct
 
 from asyncagents.config.child_environment import child_environment
-from asyncagents.config.config import Config
+from asyncagents.config.config import Config, McpConfig
 from asyncagents.config.env import Environment
 from asyncagents.config.git_settings import ALWAYS, with_git_settings
 from asyncagents.domain.agent.permission import DELEGATING
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import DEFAULT_TIMEOUT_SECONDS, AnyTool, Tool, ToolContext
 from asyncagents.engine.workplace.mcp import McpContent, McpPrompt, McpResource
 from asyncagents.engine.workplace.project import Project
+from asyncagents.engine.workplace.session_servers import TreeServers
 from asyncagents.errors import ToolError
 from asyncagents.tools.mcp.choices import ServerChoices
 from asyncagents.tools.mcp.client import McpClient, ServerSpec
 from asyncagents.tools.mcp.connection import McpConnection, ServerTool
+from asyncagents.tools.mcp.held import IDLE_SECONDS, HeldServers
 from asyncagents.tools.mcp.schema import names_tag
 from asyncagents.tools.output.limit import limit_output
 
@@ -33,6 +38,8 @@ STEP_WAIT_SECONDS = 30.0
 LONGEST_NAME = 64
 MOST_SCHEMA_BYTES = 100_000
 MOST_WARNINGS = 1_000
+MOST_JOINED = 1_000
+"""Projects that are kept joined with the tools of servers."""
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 _log = logging.getLogger(__name__)
@@ -61,10 +68,28 @@ def _server_folder(cwd: str | None, root: Path, home: Path) -> Path:
     return home / cwd[1:].lstrip("/") if cwd == "~" or cwd.startswith("~/") else root / cwd
 
 
+def _join_servers(configured: tuple[ServerSpec, ...], own: tuple[ServerSpec, ...]) -> tuple[ServerSpec, ...]:
+    """Return the servers of both, by name; those of the session win."""
+    if not own:
+        return configured
+    wants = {each.name: each for each in (*configured, *own)}
+    return tuple(wants[name] for name in sorted(wants))
+
+
+class JoinedProject(Struct, frozen=True):
+    """A project with the tools of servers, and what it was joined from."""
+
+    base: Project
+    versions: tuple[int, ...]
+    project: Project
+
+
 class Servers:
     """The MCP servers of all directories; a server starts when a session of its directory needs its tools."""
 
-    def __init__(self, group: asyncio.TaskGroup, output: Path) -> None:
+    def __init__(self, group: asyncio.TaskGroup, output: Path, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self.held = HeldServers(idle_seconds)
+        self._idle_sweep: asyncio.Task[None] | None = None
         self._group = group
         self._output = output
         self._lock = threading.Lock()
@@ -72,7 +97,7 @@ class Servers:
         self._configured: dict[str, tuple[ServerSpec, ...]] = {}
         self._choices = ServerChoices()
         self._clients: dict[bytes, McpClient] = {}
-        self._projects: dict[str, tuple[Project, tuple[tuple[str, int], ...], Project]] = {}
+        self._joined: BoundedDict[tuple[str, tuple[McpClient, ...]], JoinedProject] = BoundedDict(MOST_JOINED)
         self._changed = False
         self._warned: set[str] = set()
 
@@ -88,11 +113,14 @@ class Servers:
                 self._enabled[directory] = enabled
                 self._changed = True
 
-    async def add_tools(self, directory: str, project: Project, *, working: bool) -> Project:
-        """Return the project with its servers' tools. `working`: wait for servers; late ones are left out."""
+    async def add_tools(
+        self, directory: str, project: Project, *, working: bool, own: tuple[ServerSpec, ...] = ()
+    ) -> Project:
+        """Return the project with its servers' tools. `working`: wait for servers; late ones are left out.
+        `own`: servers of the session, which replace those of the directory with the same name."""
         if self._changed:
             self._drop_unwanted()
-        wants = self._enabled.get(directory, ())
+        wants = _join_servers(self._enabled.get(directory, ()), own)
         if not wants:
             return project
         links = [self._client_of(each) for each in wants]
@@ -118,20 +146,60 @@ class Servers:
         """Return the clients of a directory's enabled servers, started or not."""
         return [self._client_of(each) for each in self._enabled.get(directory, ())]
 
+    def find_client(self, spec: ServerSpec) -> McpClient | None:
+        """Return the client of a server that is used now."""
+        return self._clients.get(_connection_key(spec))
+
+    def hold(
+        self,
+        directory: str,
+        tree: TreeServers,
+        wanted: Mapping[str, McpConfig],
+        specs: tuple[ServerSpec, ...],
+    ) -> None:
+        """Keep the servers of a tree of sessions while it works, and for a while after."""
+        now = asyncio.get_running_loop().time()
+        if self.held.hold(directory, tree, wanted=wanted, specs=specs, now=now):
+            self._drop_unwanted()
+        if self._idle_sweep is None or self._idle_sweep.done():
+            self._idle_sweep = self._group.create_task(self._sweep_idle())
+
+    async def _sweep_idle(self) -> None:
+        """End the servers of trees at rest, until none is held."""
+        now = asyncio.get_running_loop().time
+        while (pause := self.held.seconds_to_next(now())) is not None:
+            await asyncio.sleep(pause)
+            if self.held.drop_idle(now()):
+                self._drop_unwanted()
+
+    def retain(self, root_id: SessionId, wanted: Mapping[str, McpConfig]) -> None:
+        """End the servers of a tree of sessions that are not among the wanted ones."""
+        self.held.retain(root_id, wanted)
+        self._drop_unwanted()
+
     def stop(self) -> None:
+        if self._idle_sweep is not None:
+            self._idle_sweep.cancel()
         for client in self._clients.values():
             client.stop()
 
     def _drop_unwanted(self) -> None:
-        """Stop the clients whose exact server no directory has enabled."""
+        """Stop the clients whose exact server no directory has enabled and no tree of sessions holds."""
         with self._lock:
             self._changed = False
             self._enabled = {directory: wants for directory, wants in self._enabled.items() if wants}
             keys = {_connection_key(each) for wants in self._enabled.values() for each in wants}
+        keys.update(map(_connection_key, self.held.all_specs()))
         for key in [key for key in self._clients if key not in keys]:
             self._clients.pop(key).stop()
-        for directory in [directory for directory in self._projects if directory not in self._enabled]:
-            del self._projects[directory]
+        self._drop_joined()
+
+    def _drop_joined(self) -> None:
+        """Drop projects that were joined with the tools of a client that is gone."""
+        directories, clients = self._enabled.keys() | self.held.directories, set(self._clients.values())
+        for directory, links in tuple(self._joined):
+            if directory not in directories or not clients.issuperset(links):
+                del self._joined[directory, links]
 
     def _client_of(self, spec: ServerSpec) -> McpClient:
         key = _connection_key(spec)
@@ -156,15 +224,15 @@ class Servers:
                     await client.first_try_done.wait()
         except TimeoutError:
             late = ", ".join(client.name for client in new if not client.first_try_done.is_set())
-            self._warn_once(f"action=wait mcp_servers={late}: not ready yet, the step goes on without them")
+            self.warn_once(f"action=wait mcp_servers={late}: not ready yet, the step goes on without them")
 
     def _project_with_tools(self, directory: str, project: Project, links: Sequence[McpClient]) -> Project:
-        versions = tuple((client.name, client.version) for client in links)
-        base, known, joined = self._projects.get(directory, (None, (), project))
-        if base is project and known == versions:
-            return joined
+        versions, key = tuple(client.version for client in links), (directory, tuple(links))
+        known = self._joined.get(key)
+        if known is not None and known.base is project and known.versions == versions:
+            return known.project
         joined = project.with_server_tools(self._build_tools(project, links), ServerResources(links))
-        self._projects[directory] = (project, versions, joined)
+        self._joined[key] = JoinedProject(project, versions, joined)
         return joined
 
     def _build_tools(self, project: Project, links: Sequence[McpClient]) -> list[AnyTool]:
@@ -175,12 +243,12 @@ class Servers:
                 name = tool_name(client.name, tool.name)
                 taken = name in tools or name in project.tools or name in DELEGATING
                 if why := f"there is another tool named {name}" if taken else _schema_problem(tool):
-                    self._warn_once(f"action=skip_tool mcp_server={client.name} tool={tool.name}: {why}")
+                    self.warn_once(f"action=skip_tool mcp_server={client.name} tool={tool.name}: {why}")
                 else:
                     tools[name] = limit_output(_build_tool(client, tool, name), self._output)
         return list(tools.values())
 
-    def _warn_once(self, warning: str) -> None:
+    def warn_once(self, warning: str) -> None:
         if warning not in self._warned and len(self._warned) < MOST_WARNINGS:
             self._warned.add(warning)
             _log.warning("%s", warning)
@@ -232,11 +300,11 @@ async def _list_all(
 
 
 @asynccontextmanager
-async def open_servers(output: Path) -> AsyncIterator[Servers]:
+async def open_servers(output: Path, *, idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[Servers]:
     """Open the MCP servers; at the end of the block all are stopped with all processes they started."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
-        servers = Servers(group, output)
+        servers = Servers(group, output, idle_seconds=idle_seconds)
         try:
             yield servers
         except BaseException as error:  # noqa: BLE001  raised outside the group, which would wrap it

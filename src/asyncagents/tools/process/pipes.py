@@ -98,9 +98,17 @@ class PipeWriter(asyncio.BaseProtocol):
 
 @asynccontextmanager
 async def open_piped_process(
-    processes: Processes, command: Sequence[str], *, cwd: Path, goodbye: float = EXIT_SECONDS
+    processes: Processes,
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    goodbye: float = EXIT_SECONDS,
+    sandbox: Sequence[str] | None = None,
 ) -> AsyncIterator[PipedProcess]:
-    """Run a program for the duration of the block; no process that it started is left afterwards."""
+    """Run a program for the duration of the block; no process that it started is left afterwards.
+
+    `sandbox`: options for bwrap. Raises `ToolError`, and runs nothing, if no sandbox works here.
+    """
     with ExitStack() as ours:
         with ExitStack() as theirs:
             given, writing = _open_pipe(theirs, "read")
@@ -108,7 +116,8 @@ async def open_piped_process(
             hearing, complained = _open_pipe(theirs, "write")
             writer = await _open_writer(writing, ours)
             output, errors = await _open_reader(reading, ours), await _open_reader(hearing, ours)
-            process = await processes.start_piped(command, cwd=cwd, ends=PipeEnds(given, stdout, complained))
+            ends = PipeEnds(given, stdout, complained)
+            process = await processes.start_piped(command, cwd=cwd, ends=ends, sandbox=sandbox)
         piped = PipedProcess(process, writer, output=output, errors=errors, cwd=cwd, goodbye=goodbye)
         try:
             yield piped

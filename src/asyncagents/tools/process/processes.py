@@ -130,12 +130,14 @@ class Processes:
         with closing(OutputCapture(self._folder, cap)) as output:
             return await self._run_launch(launch, timeout, output, on_output)
 
-    async def start_piped(self, command: Sequence[str], *, cwd: Path, ends: "PipeEnds") -> ChildProcess:
+    async def start_piped(
+        self, command: Sequence[str], *, cwd: Path, ends: "PipeEnds", sandbox: Sequence[str] | None = None
+    ) -> ChildProcess:
         """Start a command with pipes; the caller must end it."""
         reaper = self._new_reaper()
         reaper.pipe = f"pipe:[{os.fstat(ends.stdout).st_ino}]"
         return await self._start_child(
-            replace(await self._plan_launch(command, cwd), ends=ends), ends.stdout, reaper
+            replace(await self._plan_launch(command, cwd, sandbox), ends=ends), ends.stdout, reaper
         )
 
     async def _plan_launch(

@@ -30,9 +30,11 @@ from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.clock import Clock
 from asyncagents.domain.task.notice import NoticeFormat
+from asyncagents.engine.external.agent import ExternalStep
 from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace.agents import Agents, EnvironmentFacts
 from asyncagents.engine.workplace.project import Project, PromptTexts
+from asyncagents.engine.workplace.session_servers import TreeServers
 from asyncagents.engine.workplace.snapshots import NoSnapshots, Snapshots
 from asyncagents.engine.workplace.workplace import AskPolicy, CompactionPolicy, Workplace
 from asyncagents.errors import ConfigError
@@ -49,6 +51,7 @@ from asyncagents.tools.mcp.servers import configured_servers
 from asyncagents.tools.output.limit import delete_old_files, limit_output
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.process.sandbox import SCRATCH, Sandboxes, SandboxPaths, delete_old_scratch
+from asyncagents.tools.project.agent_launch import AgentLaunch, plan_agent_launch
 from asyncagents.tools.project.extensions import Additions, Extensions
 from asyncagents.tools.project.extra_tools import merge_tools
 from asyncagents.tools.project.prompt_sources import ProjectPromptSources
@@ -118,13 +121,24 @@ class Projects:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._threads = Threads(READERS)
         self._swept_at = clock.now()
-        self.mcp_control = create_server_control(environment, deps.servers, self._config, self.at)
+        self.mcp_control = create_server_control(environment, deps.servers, self._config, self)
 
-    async def at(self, directory: str, *, working: bool = False) -> Workplace:
+    async def at(
+        self, directory: str, *, working: bool = False, tree: TreeServers | None = None
+    ) -> Workplace:
         """Return the project, at most `CACHE_MS` old; if its files are invalid now, the last valid one."""
-        project = await self._read_project(directory)
-        servers = self._deps.servers
-        return project if servers is None else await servers.add_tools(directory, project, working=working)
+        project, control = await self._read_project(directory), self.mcp_control
+        return project if control is None else await control.add_tools(directory, project, tree, working)
+
+    def agent_launch(self, step: ExternalStep) -> AgentLaunch:
+        """Return how the program of an external agent is started; its project was opened for the step."""
+        root = project_root(self._environment, Path(step.directory))
+        return plan_agent_launch(step, self._environment, root, self._project_ios[root].processes)
+
+    async def sandbox_failure(self, directory: str) -> str:
+        """Return why no sandbox works in an opened project; an empty string if one does."""
+        root = project_root(self._environment, Path(directory))
+        return await self._project_ios[root].processes.sandbox_failure(network=True)
 
     @property
     def known_directories(self) -> tuple[str, ...]:
@@ -145,8 +159,7 @@ class Projects:
         if known is not None:
             return known
         async with self._locks.setdefault(directory, asyncio.Lock()):
-            known = self._cached_project(directory)
-            return known if known is not None else await self._reread_project(directory)
+            return self._cached_project(directory) or await self._reread_project(directory)
 
     def _cached_project(self, directory: str) -> Project | None:
         since, known = self._cache.get(directory, (0, None))
@@ -170,8 +183,7 @@ class Projects:
 
     def _cache_project(self, directory: str, project: Project) -> None:
         """Cache the project; drop the least recently used ones and their MCP servers."""
-        now = self._clock.now()
-        self._cache[directory] = (now, project)
+        self._cache[directory] = (self._clock.now(), project)
         self._cache.move_to_end(directory)
         while len(self._cache) > MOST_CACHED:
             gone, _ = self._cache.popitem(last=False)
@@ -297,7 +309,8 @@ class Projects:
         """Build the guard from the current config; it reads the disk when the first path is resolved."""
         home = self._environment.home
         places = guarded_places(self._environment, root=root, output=self._deps.output_folder, config=config)
-        code = find_code_places(config, root, home)
+        control = self.mcp_control
+        code = find_code_places(config if control is None else control.with_given(config, root), root, home)
         return PlaceGuard(replace(places, known=places.known + code), root=str(root), home=str(home))
 
     def _commands(self, place: Path, config: Config, *, trusted: bool) -> FoundCommands:

@@ -11,11 +11,17 @@ GROUP BY state;
 -- name: census_tasks
 SELECT COUNT(*) FROM (SELECT 1 FROM task WHERE status = $1 AND kind = 'background' LIMIT $2) AS counted;
 
+-- name: census_asks
+SELECT COUNT(*) FROM (SELECT 1 FROM call WHERE state = 'open' AND ask_id IS NOT NULL LIMIT $1) AS counted;
+
 -- name: census_pending
 SELECT COUNT(*) FROM (SELECT 1 FROM call WHERE pending IS NOT NULL AND pending = $1 LIMIT $2) AS counted;
 
 -- name: census_deliveries
 SELECT COUNT(*) FROM (SELECT 1 FROM delivery WHERE state = $1 LIMIT $2) AS counted;
+
+-- name: census_external_prompts
+SELECT COUNT(*) FROM (SELECT 1 FROM external_session WHERE sent IS NOT NULL LIMIT $1) AS under_way;
 
 -- name: census_bytes
 -- The size of the whole database.

@@ -42,6 +42,10 @@ ORDER BY delivery.next_at, delivery.id;
 SELECT next_at FROM delivery
 WHERE state = 'owed' AND next_at > $1 ORDER BY next_at LIMIT 1;
 
+-- name: first_owed
+-- When the first delivery is or was due.
+SELECT MIN(next_at) FROM delivery WHERE state = 'owed';
+
 -- name: next_of_tree
 -- tree: session 2
 SELECT next_at FROM delivery

@@ -116,6 +116,10 @@ SELECT id, state, owner FROM session WHERE pool = $1 AND state <> 'idle' AND id 
   SELECT 1 FROM pgqueuer WHERE entrypoint = 'turn.' || session.pool AND payload = convert_to(session.id, 'UTF8')))
 ORDER BY id DESC LIMIT $3;
 
+-- name: sessions_with_work
+-- Sessions that are ready or running, whoever runs them.
+SELECT id FROM session WHERE pool = $1 AND state <> 'idle' ORDER BY id DESC LIMIT $2;
+
 -- name: subtree
 -- tree: session 1
 WITH RECURSIVE tree (id, depth) AS (

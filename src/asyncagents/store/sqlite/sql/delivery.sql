@@ -40,6 +40,10 @@ ORDER BY delivery.next_at, delivery.id;
 SELECT next_at FROM delivery INDEXED BY delivery_owed
 WHERE state = 'owed' AND next_at > ? ORDER BY next_at LIMIT 1;
 
+-- name: first_owed
+-- When the first delivery is or was due.
+SELECT MIN(next_at) FROM delivery INDEXED BY delivery_owed WHERE state = 'owed';
+
 -- name: next_of_tree
 SELECT next_at FROM delivery INDEXED BY delivery_tree
 WHERE state = 'owed' AND next_at > ? AND root_id = ? ORDER BY next_at LIMIT 1;

@@ -103,6 +103,10 @@ SELECT id FROM session WHERE root_id = ? AND (
 -- Sessions that are ready or running: the dispatcher decides which owners are alive.
 SELECT id, state, owner FROM session WHERE pool = ? AND state <> 'idle' AND id < ? ORDER BY id DESC LIMIT ?;
 
+-- name: sessions_with_work
+-- Sessions that are ready or running, whoever runs them.
+SELECT id FROM session WHERE pool = ? AND state <> 'idle' ORDER BY id DESC LIMIT ?;
+
 -- name: subtree
 WITH RECURSIVE tree (id, depth) AS (
   SELECT id, depth FROM session WHERE id = ?
