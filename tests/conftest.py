@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -13,10 +14,15 @@ from tests.support.postgres.server import Server, shared_server
 
 # The same examples on every machine: what more and new ones would find is found by `make soak`. No deadline:
 # how long one takes says how busy the machine is.
-settings.register_profile("same", derandomize=True, database=None, max_examples=50, deadline=None)
+settings.register_profile("same", derandomize=True, database=None, max_examples=25, deadline=None)
 settings.register_profile("few", derandomize=True, database=None, max_examples=10, deadline=None)
 settings.register_profile("drawn", print_blob=True, max_examples=200, deadline=None)
 settings.load_profile(os.environ.get("ASYNCAGENTS_EXAMPLES", "same"))
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs that tests start: a shell makes its background jobs ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,7 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import ABORTED, Always, AsyncState, Failed, Running, result_text
+from asyncagents.domain.call.call import (
+    ABORTED,
+    Always,
+    AsyncState,
+    Failed,
+    Running,
+)
+from asyncagents.domain.call.late_result import result_text
 from asyncagents.domain.conversation.failure import MessageAbortedError, aborted_error, api_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import PartTime, TextPart, ToolFailed, ToolPart
@@ -59,7 +66,7 @@ async def test_an_abort_settles_open_calls_and_leaves_an_aborted_message(lab: La
 
 
 @pytest.mark.spec("C-10")
-async def test_input_that_was_not_read_is_held_answered_and_read_with_the_next(lab: Lab) -> None:
+async def test_unread_input_is_aborted_answered_and_read_with_the_next_prompt(lab: Lab) -> None:
     session_id, prompt, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     queued = [await lab.prompt(session_id, f"no. {n}") for n in range(2)]
@@ -139,7 +146,7 @@ async def test_of_input_before_and_after_a_cancel_only_the_first_is_aborted(lab:
     assert step.started.message.parent_id == late
 
 
-async def test_a_cancel_wins_over_recovery(lab: Lab) -> None:
+async def test_a_cancelled_turn_is_aborted_by_the_next_owner_after_a_crash(lab: Lab) -> None:
     session_id, prompt, claim = await lab.claim_prompted()
     await lab.step(claim)
     await lab.store.cancel(session_id)
@@ -150,7 +157,7 @@ async def test_a_cancel_wins_over_recovery(lab: Lab) -> None:
     assert [row[2] for row in await lab.requests(session_id)] == ["lost"]
 
 
-async def test_a_cancel_of_an_idle_session_does_nothing_to_what_comes(lab: Lab) -> None:
+async def test_a_cancel_of_an_idle_session_does_not_affect_the_next_prompt(lab: Lab) -> None:
     session_id = await lab.session()
     lab.commits.clear()
     assert await lab.store.cancel(session_id) == (session_id,)
@@ -211,7 +218,7 @@ async def test_an_error_that_was_there_is_not_replaced_by_an_abort(lab: Lab) -> 
 
 
 @pytest.mark.spec("X-11")
-async def test_the_model_hears_of_an_aborted_call_that_it_was_told_is_pending(lab: Lab) -> None:
+async def test_the_model_reads_once_that_a_call_shown_as_pending_was_aborted(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     await lab.prompt(session_id, source="system")
     await lab.end(claim, await lab.step(claim))
@@ -237,7 +244,7 @@ async def test_a_cancel_reaches_the_descendants(lab: Lab) -> None:
 
 
 @pytest.mark.spec("C-10")
-async def test_a_cancel_outside_a_turn_settles_what_is_still_open(lab: Lab) -> None:
+async def test_a_cancel_outside_a_turn_settles_open_calls(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.rest(claim, snapshot.control.wake_seq, "error")
@@ -249,7 +256,7 @@ async def test_a_cancel_outside_a_turn_settles_what_is_still_open(lab: Lab) -> N
 
 
 @pytest.mark.spec("C-10", "P-05")
-async def test_nothing_is_taken_after_a_cancel_though_no_run_has_seen_it(lab: Lab) -> None:
+async def test_a_cancel_refuses_results_and_answers_before_the_run_sees_it(lab: Lab) -> None:
     session_id, claim, (starts, waits, asks) = await lab.start_calls(None, None, None)
     await lab.move(claim, starts, Running(claim.fence, AsyncState()))
     await lab.move(claim, waits, lab.open_state())

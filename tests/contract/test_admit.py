@@ -34,7 +34,7 @@ async def test_input_is_kept_shown_and_published_at_once(lab: Lab) -> None:
 
 
 @pytest.mark.spec("S-14")
-async def test_the_same_key_changes_nothing_and_answers_alike(lab: Lab) -> None:
+async def test_a_repeated_key_returns_the_first_message_and_changes_nothing(lab: Lab) -> None:
     session_id = await lab.session()
     first = lab.input(session_id, "once", key="k")
     await lab.store.admit(first)
@@ -49,7 +49,7 @@ async def test_the_same_key_changes_nothing_and_answers_alike(lab: Lab) -> None:
 
 
 @pytest.mark.spec("S-14")
-async def test_the_same_key_answers_alike_after_the_turn_is_over(lab: Lab) -> None:
+async def test_a_repeated_key_changes_nothing_after_the_turn_is_over(lab: Lab) -> None:
     session_id = await lab.session()
     fact = lab.input(session_id, key="k")
     await lab.store.admit(fact)
@@ -61,7 +61,7 @@ async def test_the_same_key_answers_alike_after_the_turn_is_over(lab: Lab) -> No
     assert await lab.read_everything() == before
 
 
-async def test_a_key_is_of_its_session(lab: Lab) -> None:
+async def test_the_same_key_may_be_used_in_two_sessions(lab: Lab) -> None:
     one, other = await lab.session(), await lab.session()
     await lab.store.admit(lab.input(one, key="k"))
     assert (await lab.store.admit(lab.input(other, key="k"))).new
@@ -119,7 +119,7 @@ async def test_input_for_a_running_session_moves_its_wake_count(lab: Lab) -> Non
     assert lab.woken == [session_id]
 
 
-async def test_input_that_wakes_nobody_is_kept_and_read_with_the_next(lab: Lab) -> None:
+async def test_input_without_a_wake_is_held_and_read_with_the_next_prompt(lab: Lab) -> None:
     session_id = await lab.session()
     lab.commits.clear()
     quiet = await lab.prompt(session_id, "by the way", wakes=False)
@@ -138,14 +138,14 @@ async def test_input_that_wakes_nobody_is_kept_and_read_with_the_next(lab: Lab) 
     assert (await lab.store.input(quiet)).state == "promoted"
 
 
-async def test_input_for_nobody_is_refused(lab: Lab) -> None:
+async def test_input_for_an_unknown_session_is_refused(lab: Lab) -> None:
     with pytest.raises(NotFound, match="ses_nobody"):
         await lab.prompt(SessionId("ses_nobody"))
     with pytest.raises(NotFound):
         await lab.store.input(MessageId("msg_nobody"))
 
 
-async def test_a_session_answers_as_it_was_last_addressed(lab: Lab) -> None:
+async def test_a_session_takes_agent_and_model_from_its_last_prompt(lab: Lab) -> None:
     session_id = await lab.session()
     fact = lab.input(session_id)
     lab.clock.advance(9)
@@ -160,7 +160,7 @@ async def test_a_session_answers_as_it_was_last_addressed(lab: Lab) -> None:
 
 
 @pytest.mark.spec("S-12")
-async def test_none_of_many_prompts_at_once_is_dropped(lab: Lab) -> None:
+async def test_concurrent_prompts_are_all_admitted_once_per_key(lab: Lab) -> None:
     session_id = await lab.session()
     facts = [lab.input(session_id, f"no. {n}", key=f"k{n % 10}") for n in range(30)]
     answers = await asyncio.gather(*(lab.store.admit(fact) for fact in facts))

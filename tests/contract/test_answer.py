@@ -21,7 +21,7 @@ from asyncagents.errors import Conflict, InvalidInput, NotFound
 from tests.support.store.lab import PROJECT, Lab, ask_id, completed_result, result_of, state_of
 
 
-async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
+async def test_an_ask_answered_with_once_lets_the_call_run(lab: Lab) -> None:
     session_id, claim, call, _ = await lab.open_ask()
     snapshot = await lab.store.snapshot(claim)
     assert await lab.store.park(claim, snapshot.control.wake_seq)
@@ -59,7 +59,7 @@ async def test_the_same_answer_again_changes_nothing(lab: Lab, reply: Reply) -> 
     assert lab.woken == []
 
 
-async def test_the_same_answer_is_the_same_after_the_call_has_run(lab: Lab) -> None:
+async def test_a_repeated_answer_is_accepted_after_the_call_has_run(lab: Lab) -> None:
     _, claim, call, _ = await lab.open_ask()
     await lab.store.answer(ask_id(call), Once())
     await lab.start(claim, call)
@@ -79,7 +79,7 @@ async def test_of_many_answers_at_once_one_counts(lab: Lab) -> None:
     assert len((await lab.store.snapshot(claim)).requested_calls) == (kept == Once())
 
 
-async def test_an_answer_to_something_else_is_a_conflict(lab: Lab) -> None:
+async def test_an_answer_to_another_or_replaced_ask_is_refused(lab: Lab) -> None:
     session_id, claim, call, _ = await lab.open_ask()
     before = await lab.read_everything()
     with pytest.raises(Conflict, match=ask_id(call)):
@@ -95,7 +95,7 @@ async def test_an_answer_to_something_else_is_a_conflict(lab: Lab) -> None:
     assert state_of(await lab.store.answer(ask_id(again), Once())) == "Requested"
 
 
-async def test_an_ask_that_was_settled_otherwise_takes_no_answer(lab: Lab) -> None:
+async def test_an_ask_of_a_settled_call_takes_no_answer(lab: Lab) -> None:
     _, claim, call, _ = await lab.open_ask()
     await lab.store.finish_call(claim, call.id, Failed("gone"))
     with pytest.raises(Conflict, match=ask_id(call)):
@@ -130,7 +130,7 @@ async def test_a_question_may_be_refused(lab: Lab) -> None:
     assert (await lab.store.snapshot(claim)).is_blocked
 
 
-async def test_answers_are_no_reply_to_an_ask(lab: Lab) -> None:
+async def test_answers_to_questions_are_refused_for_an_ask(lab: Lab) -> None:
     _, _, call, _ = await lab.open_ask()
     before = await lab.read_everything()
     with pytest.raises(InvalidInput):
@@ -139,7 +139,7 @@ async def test_answers_are_no_reply_to_an_ask(lab: Lab) -> None:
 
 
 @pytest.mark.spec("A-04")
-async def test_a_yes_may_come_with_other_arguments(lab: Lab) -> None:
+async def test_an_ask_may_be_allowed_with_other_arguments(lab: Lab) -> None:
     _, claim, call, _ = await lab.open_ask()
     edited = await lab.store.answer(ask_id(call), Once({"target": "one"}))
     assert edited.input == {"target": "one"}
@@ -151,7 +151,7 @@ async def test_a_yes_may_come_with_other_arguments(lab: Lab) -> None:
 
 
 @pytest.mark.spec("A-04")
-async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_the_tree(lab: Lab) -> None:
+async def test_always_is_stored_for_the_project_and_grants_equal_asks_of_the_tree(lab: Lab) -> None:
     session_id, claim, call, (other,) = await lab.open_ask(None)
     alike = await lab.move(claim, other, lab.ask(session_id))
     child_id = await lab.session(parent=session_id)
@@ -181,7 +181,7 @@ async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_th
 
 
 @pytest.mark.spec("Z-06")
-async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(lab: Lab) -> None:
+async def test_an_exact_always_grants_only_asks_with_the_same_text(lab: Lab) -> None:
     session_id, claim, call, (other, third) = await lab.open_ask(None, None)
     await lab.store.answer(ask_id(call), Once())
     call, other, third = [
@@ -199,7 +199,7 @@ async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(
     assert await lab.store.approvals(PROJECT) == ()
 
 
-async def test_a_no_may_leave_the_turn_alone(lab: Lab) -> None:
+async def test_rejecting_a_non_blocking_ask_does_not_block_the_turn(lab: Lab) -> None:
     session_id, claim, (call, sibling) = await lab.start_calls(None, None)
     asked = await lab.move(claim, call, replace(lab.ask(session_id), blocks=False))
     rejected = await lab.store.answer(ask_id(asked), Reject())
@@ -210,7 +210,7 @@ async def test_a_no_may_leave_the_turn_alone(lab: Lab) -> None:
 
 
 @pytest.mark.spec("A-04")
-async def test_what_waits_for_a_person_is_listed_with_its_lineage(lab: Lab) -> None:
+async def test_open_asks_and_questions_are_listed_with_their_lineage(lab: Lab) -> None:
     root = await lab.session()
     child = await lab.session(parent=root)
     await lab.prompt(child)

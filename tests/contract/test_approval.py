@@ -71,7 +71,7 @@ async def fed(lab: Lab) -> list[Event]:
 
 
 @pytest.mark.spec("C-03", "P-01")
-async def test_an_approval_is_asked_of_a_person_and_holds_nobody_up(lab: Lab) -> None:
+async def test_an_open_approval_is_listed_as_an_ask_and_lets_the_session_park(lab: Lab) -> None:
     session_id, claim, call = await opened(lab)
     live = [event for event in lab.events if isinstance(event, QuestionAsked)]
     snapshot = await lab.store.snapshot(claim)
@@ -146,7 +146,9 @@ def text_of(call: Call) -> str:
 @pytest.mark.spec("P-05", "P-14")
 @pytest.mark.parametrize("first", DOORS)
 @pytest.mark.parametrize("second", DOORS)
-async def test_the_first_decides_and_the_second_hears_what_it_was(lab: Lab, first: str, second: str) -> None:
+async def test_the_first_decision_counts_and_a_different_one_is_a_conflict(
+    lab: Lab, first: str, second: str
+) -> None:
     _, claim, call = await opened(lab)
     lab.commits.clear()
     await DOORS[first][0](lab, call, claim)
@@ -173,7 +175,7 @@ async def test_the_first_decides_and_the_second_hears_what_it_was(lab: Lab, firs
 
 
 @pytest.mark.spec("P-05")
-async def test_of_all_doors_at_once_one_decides(lab: Lab) -> None:
+async def test_one_of_many_concurrent_decisions_counts(lab: Lab) -> None:
     _, claim, call = await opened(lab)
     lab.commits.clear()
     doors = [DOORS[name][0] for name in ("yes", "no", "result", "error", "cancel")] * 3
@@ -183,7 +185,7 @@ async def test_of_all_doors_at_once_one_decides(lab: Lab) -> None:
     assert len(closed(lab.events)) == 1
 
 
-async def test_who_answers_is_kept_and_makes_no_answer_another_one(lab: Lab) -> None:
+async def test_the_first_answerer_is_stored_and_a_repeat_by_another_is_no_conflict(lab: Lab) -> None:
     _, _, call = await opened(lab)
     first = await lab.store.answer(ask_id(call), YES, by="alice")
     assert await lab.store.answer(ask_id(call), YES, by="bob") == first
@@ -207,7 +209,7 @@ async def test_who_answers_is_kept_and_makes_no_answer_another_one(lab: Lab) -> 
     [(), ("",), ("perhaps",), ("Approved",)],
     ids=["nothing", "silence", "words of his own", "nearly a label"],
 )
-async def test_what_is_no_decision_leaves_the_approval_open(lab: Lab, words: tuple[str, ...]) -> None:
+async def test_an_invalid_answer_leaves_the_approval_open(lab: Lab, words: tuple[str, ...]) -> None:
     _, _, call = await opened(lab)
     with pytest.raises(InvalidInput, match="Approve or Reject"):
         await lab.store.answer(ask_id(call), Answers((words,)))
@@ -216,7 +218,7 @@ async def test_what_is_no_decision_leaves_the_approval_open(lab: Lab, words: tup
     assert await lab.store.call(call.id) == call
 
 
-async def test_a_no_without_a_word_goes_on_with_the_turn(lab: Lab) -> None:
+async def test_a_rejected_approval_does_not_block_the_turn(lab: Lab) -> None:
     session_id, _, call = await opened(lab)
     await lab.store.answer(ask_id(call), Reject())
     control = await lab.store.control(session_id)
@@ -232,7 +234,7 @@ async def test_an_async_question_that_is_no_approval_takes_any_words(lab: Lab) -
     assert result_of(await lab.store.answer(ask_id(other), Reject())) == Failed(REJECTED)
 
 
-async def test_the_no_to_another_call_leaves_an_approval_open(lab: Lab) -> None:
+async def test_rejecting_another_call_leaves_an_approval_open(lab: Lab) -> None:
     """What has begun is not taken back: whoever was asked may still decide."""
     session_id, claim, (asked, begun) = await lab.start_calls(None, None)
     asked = await lab.move(claim, asked, lab.ask(session_id))
@@ -242,7 +244,7 @@ async def test_the_no_to_another_call_leaves_an_approval_open(lab: Lab) -> None:
     assert [each.call.id for each in await lab.store.asks()] == [begun.id]
 
 
-async def test_a_result_before_the_question_means_that_nobody_is_asked(lab: Lab) -> None:
+async def test_a_call_with_an_early_result_asks_no_question(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(None)
     call = await lab.start(claim, call)
     await lab.store.settle(call.id, Completed("was asked already"))
@@ -252,7 +254,7 @@ async def test_a_result_before_the_question_means_that_nobody_is_asked(lab: Lab)
     assert not await lab.store.asks()
 
 
-async def test_the_permission_that_came_before_the_question_can_be_answered_again(lab: Lab) -> None:
+async def test_the_ask_before_an_approval_accepts_a_repeated_answer(lab: Lab) -> None:
     session_id, claim, call, _ = await lab.open_ask()
     permission = ask_id(call)
     await lab.store.answer(permission, Once())
@@ -264,7 +266,7 @@ async def test_the_permission_that_came_before_the_question_can_be_answered_agai
     assert isinstance((await lab.store.answer(ask_id(await lab.store.call(call.id)), YES)).state, Settled)
 
 
-async def test_an_answer_to_what_was_settled_names_the_first(lab: Lab) -> None:
+async def test_an_answer_to_a_settled_approval_is_refused_with_its_result(lab: Lab) -> None:
     _, _, call = await opened(lab)
     await lab.store.settle(call.id, Completed("yes, says the bot"))
     with pytest.raises(Conflict, match=f"{ask_id(call)}.*yes, says the bot"):
@@ -273,9 +275,7 @@ async def test_an_answer_to_what_was_settled_names_the_first(lab: Lab) -> None:
 
 @pytest.mark.spec("P-07")
 @pytest.mark.parametrize("door", ["yes", "no", "result", "error", "cancel"])
-async def test_a_decision_after_its_time_counts_for_nothing_though_nobody_has_looked(
-    lab: Lab, door: str
-) -> None:
+async def test_a_decision_after_the_deadline_is_refused_before_the_call_expires(lab: Lab, door: str) -> None:
     _, claim, call = await opened(lab)
     lab.clock.advance(SECONDS)
     with pytest.raises(Conflict, match="over at 2023-11-14 23:13:20 UTC"):
@@ -285,13 +285,13 @@ async def test_a_decision_after_its_time_counts_for_nothing_though_nobody_has_lo
     assert DOORS["expiry"][1] in text_of(await lab.store.call(call.id))
 
 
-async def test_other_results_count_until_somebody_has_looked(lab: Lab) -> None:
+async def test_a_result_after_the_deadline_counts_until_the_call_expires(lab: Lab) -> None:
     _, _, call = await opened(lab, approval=False)
     lab.clock.advance(SECONDS)
     assert text_of(await lab.store.settle(call.id, Completed("late"))) == "late"
 
 
-async def test_a_warned_approval_still_asks(lab: Lab) -> None:
+async def test_an_approval_stays_open_after_its_expiry_warning(lab: Lab) -> None:
     _, claim, call = await opened(lab)
     state = call.open
     assert state is not None

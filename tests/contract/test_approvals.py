@@ -74,7 +74,7 @@ async def test_an_approval_outlives_the_sessions_of_its_project(lab: Lab) -> Non
 
 
 @pytest.mark.spec("Z-06")
-async def test_who_asks_for_more_than_what_was_approved_is_not_freed(lab: Lab) -> None:
+async def test_always_does_not_grant_an_ask_with_another_pattern(lab: Lab) -> None:
     session_id, claim, call, (other,) = await lab.open_ask(None)
     wider = lab.ask(session_id)
     assert wider.ask is not None

@@ -130,9 +130,7 @@ WAYS = (bring, fork)
 
 @pytest.mark.spec("P-13")
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_long_session_is_written_in_short_transactions_and_told_at_the_end(
-    lab: Lab, way: Any
-) -> None:
+async def test_a_long_session_is_written_in_short_transactions_and_published_last(lab: Lab, way: Any) -> None:
     new = brought(lab)
     await way(lab, new)
 
@@ -150,7 +148,7 @@ async def test_a_long_session_is_written_in_short_transactions_and_told_at_the_e
 @pytest.mark.spec("P-13")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("died_after", [1, 2, 3, 5])
-async def test_nothing_is_seen_of_a_session_whose_writer_ended_and_the_next_try_brings_it_whole(
+async def test_a_partly_written_session_is_invisible_and_the_next_try_replaces_it(
     lab: Lab, way: Any, died_after: int
 ) -> None:
     new = brought(lab)
@@ -172,7 +170,7 @@ async def test_nothing_is_seen_of_a_session_whose_writer_ended_and_the_next_try_
 
 
 @pytest.mark.spec("P-13")
-async def test_what_no_process_goes_on_with_is_removed_by_the_next_import(lab: Lab) -> None:
+async def test_a_stale_partial_session_is_removed_by_the_next_import(lab: Lab) -> None:
     left, other, third = brought(lab), brought(lab), brought(lab)
     with pytest.raises(StoreError):
         await bring(Lab(Dying(lab.database, 4), lab.clock, lab.ids), left)
@@ -185,7 +183,7 @@ async def test_what_no_process_goes_on_with_is_removed_by_the_next_import(lab: L
 
 
 @pytest.mark.spec("P-13")
-async def test_of_two_who_write_the_same_session_one_gives_up_and_one_copy_is_there(lab: Lab) -> None:
+async def test_one_of_two_writers_of_a_session_gives_up_and_one_copy_is_stored(lab: Lab) -> None:
     new = brought(lab)
 
     class Overtaken(Dying):
@@ -205,7 +203,7 @@ async def test_of_two_who_write_the_same_session_one_gives_up_and_one_copy_is_th
 
 @pytest.mark.spec("P-13")
 @pytest.mark.parametrize("at", [1, 2, 3])
-async def test_a_session_that_another_process_brings_meanwhile_is_never_emptied(lab: Lab, at: int) -> None:
+async def test_a_session_imported_by_another_process_meanwhile_stays_whole(lab: Lab, at: int) -> None:
     """Before the first transaction of a writer, or after it has begun and before its first piece."""
     new = brought(lab)
 
@@ -222,7 +220,7 @@ async def test_a_session_that_another_process_brings_meanwhile_is_never_emptied(
 
 
 @pytest.mark.spec("P-13")
-async def test_a_writer_that_stood_still_cannot_go_on_with_what_is_being_removed(lab: Lab) -> None:
+async def test_a_stalled_writer_cannot_continue_a_session_that_is_being_removed(lab: Lab) -> None:
     new, other = brought(lab), brought(lab)
 
     class Asleep(Dying):
@@ -243,7 +241,7 @@ async def test_a_writer_that_stood_still_cannot_go_on_with_what_is_being_removed
 
 
 @pytest.mark.spec("P-13")
-async def test_what_cannot_be_brought_leaves_nothing(lab: Lab) -> None:
+async def test_a_refused_import_leaves_no_rows(lab: Lab) -> None:
     there, new = brought(lab, 2), brought(lab)
     await bring(lab, there)
     taken = replace(new, parts=(*new.parts[:-1], there.parts[0]))
@@ -256,7 +254,7 @@ async def test_what_cannot_be_brought_leaves_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.spec("P-13")
-async def test_a_reader_who_was_there_between_two_pieces_is_told_all_at_the_end(lab: Lab) -> None:
+async def test_a_feed_cursor_between_two_pieces_leads_to_the_whole_session(lab: Lab) -> None:
     new = brought(lab)
     cursors: list[str] = []
 

@@ -87,7 +87,7 @@ async def test_a_total_follows_every_launch(lab: Lab, query: TaskQuery) -> None:
 
 
 @pytest.mark.spec("H-03")
-async def test_pages_end_to_end_are_the_list(lab: Lab) -> None:
+async def test_consecutive_pages_make_up_the_whole_list(lab: Lab) -> None:
     made = [await put(lab, f"Thing {n}") for n in range(9)]
     for query in (
         TaskQuery(limit=2),
@@ -139,7 +139,7 @@ async def test_a_search_is_a_part_of_the_description_in_any_case(
 
 
 @pytest.mark.spec("H-03")
-async def test_an_empty_search_finds_all_and_a_very_long_one_what_has_it(lab: Lab) -> None:
+async def test_an_empty_search_finds_all_tasks_and_a_very_long_one_the_matching(lab: Lab) -> None:
     long = "x" * 60_000
     await put(lab, f"a {long}Y")
     await put(lab, f"b {long}z")
@@ -147,7 +147,7 @@ async def test_an_empty_search_finds_all_and_a_very_long_one_what_has_it(lab: La
     assert [each[0] for each in await found(lab, search=f"{long}y")] == ["a"]
 
 
-async def test_a_search_that_no_row_could_hold_is_refused(lab: Lab) -> None:
+async def test_a_search_that_is_not_valid_text_is_refused(lab: Lab) -> None:
     with pytest.raises(InvalidInput):
         await lab.store.board.page(TaskQuery(search="\ud800"))
 
@@ -185,7 +185,7 @@ async def test_stats_follow_every_launch_end_and_clearing(lab: Lab) -> None:
 
 
 @pytest.mark.spec("H-07")
-async def test_stats_of_nothing_are_zeros_that_are_there(lab: Lab) -> None:
+async def test_stats_of_an_empty_board_are_zeros(lab: Lab) -> None:
     stats = msgspec.json.decode(encode(await lab.store.board.stats()))
     assert stats["duration"] == {"avg": 0, "max": 0, "min": 0}
     assert set(stats["byStatus"].values()) == {0}
@@ -196,13 +196,13 @@ async def test_stats_of_nothing_are_zeros_that_are_there(lab: Lab) -> None:
 
 
 @pytest.mark.spec("H-03")
-async def test_an_empty_page_says_so_in_full(lab: Lab) -> None:
+async def test_an_empty_page_has_all_its_fields(lab: Lab) -> None:
     page = await lab.store.board.page(TaskQuery())
     assert msgspec.json.decode(encode(page)) == {"tasks": [], "total": 0, "limit": 50, "offset": 0}
 
 
 @pytest.mark.spec("H-05")
-async def test_a_group_has_its_tasks_and_what_they_come_to(lab: Lab) -> None:
+async def test_a_group_has_its_tasks_and_their_totals(lab: Lab) -> None:
     first = await put(lab, batch="bat_a", took=100)
     await put(lab, batch="bat_a", status="error", took=400)
     await put(lab, batch="bat_a", status="cancelled")
@@ -224,7 +224,7 @@ async def test_a_group_has_its_tasks_and_what_they_come_to(lab: Lab) -> None:
 
 
 @pytest.mark.spec("H-05")
-async def test_a_group_with_something_resumed_runs_until_now(lab: Lab) -> None:
+async def test_the_duration_of_a_group_with_a_resumed_task_lasts_until_now(lab: Lab) -> None:
     await put(lab, took=10)
     await put(lab, status="resumed")
     lab.clock.advance(1_000)
@@ -235,13 +235,13 @@ async def test_a_group_with_something_resumed_runs_until_now(lab: Lab) -> None:
 
 
 @pytest.mark.spec("H-05")
-async def test_a_group_that_nobody_knows_is_not_found(lab: Lab) -> None:
+async def test_an_unknown_group_is_not_found(lab: Lab) -> None:
     with pytest.raises(NotFound):
         await lab.store.board.group("bat_9")
 
 
 @pytest.mark.spec("H-05")
-async def test_a_group_counts_the_calls_of_the_living_and_the_ended(lab: Lab) -> None:
+async def test_a_group_counts_the_calls_of_live_and_ended_tasks(lab: Lab) -> None:
     crew = await open_parent(lab, 2)
     done, busy = [await crew.launch(call) for call in crew.calls]
     for child in (done, busy):
@@ -262,7 +262,7 @@ async def test_a_group_counts_the_calls_of_the_living_and_the_ended(lab: Lab) ->
 
 
 @pytest.mark.spec("H-06")
-async def test_a_snapshot_has_all_that_are_active_and_those_that_ended_last(lab: Lab) -> None:
+async def test_a_snapshot_has_all_active_tasks_and_those_that_ended_last(lab: Lab) -> None:
     old = await put(lab, status="running")
     gone = await put(lab)
     late = await put(lab, took=10_000)
@@ -282,7 +282,7 @@ async def test_a_snapshot_that_has_everything_is_not_truncated(lab: Lab) -> None
     assert set(msgspec.json.decode(encode(board))) == {"tasks", "stats"}
 
 
-async def test_what_a_board_shows_of_a_live_task_is_what_its_own_page_shows(lab: Lab) -> None:
+async def test_the_board_and_the_task_itself_show_the_same_progress(lab: Lab) -> None:
     crew = await open_parent(lab, 4)
     children = [await crew.launch(call, crowd=2) for call in crew.calls]
     claim = await lab.claim(children[0])

@@ -47,7 +47,7 @@ async def _catch_up(lab: Lab, watcher: Watcher, rng: random.Random) -> None:
 @pytest.mark.spec("H-06", "Z-03")
 @pytest.mark.parametrize("far", [0, 2_000])
 @pytest.mark.parametrize("seed", some_of(range(300, 312), 3))
-async def test_a_snapshot_and_what_came_after_it_is_a_fresh_snapshot(
+async def test_a_snapshot_with_later_events_equals_a_fresh_snapshot(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, seed: int, far: int
 ) -> None:
     monkeypatch.setattr(board_feed, "FAR", far)
@@ -66,7 +66,7 @@ async def test_a_snapshot_and_what_came_after_it_is_a_fresh_snapshot(
     assert {"task.created", "task.updated"} <= kinds
 
 
-async def test_one_that_is_gone_and_brought_again_is_removed_before_it_is_there(lab: Lab) -> None:
+async def test_a_deleted_and_restored_task_is_removed_before_it_is_created(lab: Lab) -> None:
     crew = await open_parent(lab)
     child = await crew.launch(crew.calls[0])
     task = (await lab.store.task(child)).task
@@ -82,7 +82,7 @@ async def test_one_that_is_gone_and_brought_again_is_removed_before_it_is_there(
 
 
 @pytest.mark.spec("H-06")
-async def test_a_cursor_from_before_what_was_forgotten_is_reset(lab: Lab) -> None:
+async def test_a_cursor_older_than_forgotten_deletions_is_reset(lab: Lab) -> None:
     crew = await open_parent(lab)
     await crew.launch(crew.calls[0])
     _, before = await lab.store.board.snapshot()
@@ -93,7 +93,7 @@ async def test_a_cursor_from_before_what_was_forgotten_is_reset(lab: Lab) -> Non
     assert not (await _look(lab, BoardSubscriber(parse_board_cursor(after)), progress=True, window=9)).reset
 
 
-async def test_a_task_that_nobody_can_read_any_more_is_removed(lab: Lab) -> None:
+async def test_an_unreadable_task_is_removed_from_the_board(lab: Lab) -> None:
     crew = await open_parent(lab)
     child = await crew.launch(crew.calls[0])
     watcher = Watcher(*await lab.store.board.snapshot())
@@ -105,7 +105,7 @@ async def test_a_task_that_nobody_can_read_any_more_is_removed(lab: Lab) -> None
 
 
 @pytest.mark.spec("H-06")
-async def test_an_end_is_told_once_and_that_it_was_read_as_an_update(lab: Lab) -> None:
+async def test_an_end_is_published_once_and_its_retrieval_as_an_update(lab: Lab) -> None:
     crew = await open_parent(lab, 2)
     child = await crew.launch(crew.calls[0])
     watcher = Watcher(*await lab.store.board.snapshot())
@@ -119,7 +119,7 @@ async def test_an_end_is_told_once_and_that_it_was_read_as_an_update(lab: Lab) -
 
 
 @pytest.mark.spec("H-06")
-async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_row_changed(lab: Lab) -> None:
+async def test_a_subscriber_ahead_of_the_reader_gets_later_progress_of_a_task(lab: Lab) -> None:
     """Who joins has read for himself; the others' look begins before that, and holds the task only once."""
     crew = await open_parent(lab)
     task_id = await crew.launch(crew.calls[0], background=False)
@@ -138,7 +138,7 @@ async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_ro
 
 @pytest.mark.spec("H-06")
 @pytest.mark.parametrize("seed", some_of(range(327, 330), 1))
-async def test_whoever_is_ahead_of_the_reader_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
+async def test_a_subscriber_ahead_of_the_reader_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
     walk, rng = TaskWalk(lab, seed), random.Random(seed)
     reader = BoardSubscriber(parse_board_cursor((await lab.store.board.snapshot())[1]))
     pairs: list[tuple[Watcher, BoardSubscriber]] = []

@@ -20,9 +20,9 @@ from tests.support.soak import some_of
 from tests.support.store.lab import Lab
 from tests.support.store.task import open_parent
 from tests.support.store.task_walk import TaskWalk, Watcher, read_watcher
+from tests.support.wait import PATIENCE, wait_until
 
 T = TypeVar("T")
-PATIENCE = 20.0
 
 
 @pytest.fixture(autouse=True)
@@ -58,14 +58,12 @@ async def _watch(board: Board, watcher: Watcher, rng: random.Random) -> None:
 
 
 async def _until_all_know(watchers: list[Watcher], wanted: dict[SessionId, bytes]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while any(watcher.state != wanted for watcher in watchers):  # noqa: ASYNC110  of many, by any news
-            await asyncio.sleep(0.01)
+    await wait_until(lambda: all(watcher.state == wanted for watcher in watchers))  # by any news
 
 
 @pytest.mark.spec("H-06")
 @pytest.mark.parametrize("seed", some_of(range(400, 406), 2))
-async def test_whoever_follows_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
+async def test_followers_of_the_board_end_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
     """Also over the end of a runtime: the next goes on from the cursors of the one before."""
     rng, walk, watchers = random.Random(seed), TaskWalk(lab, seed), list[Watcher]()
     for _ in range(3):
@@ -84,7 +82,7 @@ async def test_whoever_follows_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -
 
 @pytest.mark.spec("H-06")
 @pytest.mark.parametrize("seed", some_of(range(410, 413), 1))
-async def test_who_follows_in_another_process_ends_with_a_fresh_snapshot(
+async def test_followers_in_another_process_end_with_a_fresh_snapshot(
     lab: Lab, another: Another, seed: int
 ) -> None:
     rng, walk, clock = random.Random(seed), TaskWalk(lab, seed), lab.clock
@@ -122,7 +120,7 @@ class Delayed:
 
 
 @pytest.mark.spec("H-06")
-async def test_one_whose_own_look_took_long_misses_nothing_that_others_were_told_meanwhile(lab: Lab) -> None:
+async def test_a_follower_with_a_slow_first_read_misses_no_event(lab: Lab) -> None:
     delayed = Delayed(lab.database)
     slow = Lab(delayed, lab.clock, lab.ids)
     crew = await open_parent(lab)
@@ -130,8 +128,7 @@ async def test_one_whose_own_look_took_long_misses_nothing_that_others_were_told
         _, cursor = await board.snapshot()
         async with aclosing(board.follow(cursor)) as first, aclosing(board.follow(cursor)) as second:
             told = asyncio.ensure_future(anext(first))
-            while not board._subscribers:  # noqa: ASYNC110  nothing tells that it has joined
-                await asyncio.sleep(0)
+            await wait_until(lambda: board._subscribers)  # nothing tells that it has joined
             late = delayed.held = asyncio.ensure_future(anext(second))
             await delayed.read_it.wait()
             await crew.launch(crew.calls[0])
@@ -145,8 +142,7 @@ async def _place(board: Board, cursor: str, child: SessionId, *, heard: asyncio.
     async with aclosing(board.follow(cursor)) as news:
         while True:
             waiting = asyncio.ensure_future(anext(news))
-            while not board._subscribers:  # noqa: ASYNC110  nothing tells that it has joined
-                await asyncio.sleep(0)
+            await wait_until(lambda: board._subscribers)  # nothing tells that it has joined
             heard.set()
             task = msgspec.json.decode((await waiting).body, type=BackgroundTask)
             if task.session_id == child:
@@ -160,7 +156,7 @@ async def _tick(board: Board) -> None:
 
 
 @pytest.mark.spec("H-06")
-async def test_a_place_that_is_again_what_others_were_told_is_news_for_one_who_saw_another(
+async def test_a_follower_gets_a_change_back_to_a_place_that_others_know(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(board_module, "PROGRESS_SECONDS", 3_600)
@@ -186,8 +182,7 @@ async def test_a_place_that_is_again_what_others_were_told_is_news_for_one_who_s
         assert seen.place == 1
         again = group.create_task(_place(board, cursor, last, heard=late))
         await late.wait()
-        while len(board._subscribers) < 2:  # noqa: ASYNC110  as above
-            await asyncio.sleep(0)
+        await wait_until(lambda: len(board._subscribers) >= 2)  # as above
         await lab.store.settle(call.id, Completed("v2"))
         await lab.claim(first)
         await _tick(board)

@@ -53,7 +53,7 @@ async def test_a_call_of_a_dead_run_is_abandoned_until_it_is_started_again(lab: 
     assert snapshot.abandoned_calls == ()
 
 
-async def test_the_part_people_see_is_always_that_of_the_row(lab: Lab) -> None:
+async def test_the_stored_part_always_shows_the_state_of_its_call(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(None)
     for state in (
         Running(claim.fence),
@@ -86,7 +86,7 @@ async def test_asks_and_questions_are_published_when_they_open(lab: Lab) -> None
 
 
 @pytest.mark.spec("X-11")
-async def test_a_late_pending_does_not_undo_a_result(lab: Lab) -> None:
+async def test_a_settled_call_ignores_later_state_changes(lab: Lab) -> None:
     _, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
     first = await lab.store.settle(call.id, completed_result("early"))
@@ -97,7 +97,7 @@ async def test_a_late_pending_does_not_undo_a_result(lab: Lab) -> None:
 
 
 @pytest.mark.spec("C-10")
-async def test_nothing_starts_in_a_cancelled_turn(lab: Lab) -> None:
+async def test_no_call_starts_in_a_cancelled_turn(lab: Lab) -> None:
     session_id, claim, (call, started) = await lab.start_calls(None, None)
     await lab.start(claim, started)
     await lab.store.cancel(session_id)
@@ -132,7 +132,7 @@ async def test_the_facts_of_a_call_that_was_settled_before_are_dropped(lab: Lab)
         await lab.store.input(fact.message.id)
 
 
-async def test_a_fact_about_something_that_is_over_does_not_keep_a_call_from_its_end(lab: Lab) -> None:
+async def test_a_call_is_settled_despite_facts_about_ended_calls_and_sessions(lab: Lab) -> None:
     _, _, (over,) = await lab.start_calls(lab.open_state())
     await lab.store.settle(over.id, completed_result("first"))
     gone = await lab.session()
@@ -198,7 +198,7 @@ async def test_a_result_for_a_call_that_takes_none_is_a_conflict(lab: Lab) -> No
     assert await lab.read_everything() == before
 
 
-async def test_a_result_may_come_before_the_tool_says_pending(lab: Lab) -> None:
+async def test_a_result_is_accepted_before_the_tool_returns_pending(lab: Lab) -> None:
     _, claim, (call,) = await lab.start_calls(None)
     await lab.start(claim, call)
     assert state_of(await lab.store.settle(call.id, completed_result())) == "Settled"
@@ -213,7 +213,7 @@ async def _shown_pending(lab: Lab, state: Open) -> tuple[SessionId, Call]:
 
 
 @pytest.mark.spec("X-11")
-async def test_a_result_that_was_shown_as_pending_arrives_as_one_message(lab: Lab) -> None:
+async def test_a_result_of_a_call_shown_as_pending_arrives_as_one_message(lab: Lab) -> None:
     session_id, call = await _shown_pending(lab, lab.open_state())
     assert call.shown_pending
     wakes = (await lab.store.control(session_id)).wake_seq
@@ -254,7 +254,7 @@ async def test_files_of_a_result_are_kept_with_the_call_and_its_part(lab: Lab) -
 
 
 @pytest.mark.spec("X-04", "X-11")
-async def test_files_of_a_late_result_stand_beside_its_words(lab: Lab) -> None:
+async def test_files_of_a_late_result_are_parts_of_its_message(lab: Lab) -> None:
     session_id, call = await _shown_pending(lab, lab.open_state())
     await lab.store.settle(call.id, SEEN)
     newest = (await lab.store.messages(session_id))[-1]
@@ -266,14 +266,14 @@ async def test_files_of_a_late_result_stand_beside_its_words(lab: Lab) -> None:
     assert file.message_id == newest.info.id
 
 
-async def test_a_result_that_was_not_shown_takes_its_place_only(lab: Lab) -> None:
+async def test_a_result_of_a_call_not_shown_as_pending_adds_no_message(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     await lab.store.settle(call.id, completed_result("quiet"))
     assert (await lab.store.snapshot(claim)).unread == 0
     assert len(await lab.store.messages(session_id)) == 2
 
 
-async def test_a_person_who_speaks_ends_a_wait(lab: Lab) -> None:
+async def test_a_prompt_of_a_person_ends_a_wait(lab: Lab) -> None:
     session_id, _lease, (wait, works) = await lab.start_calls(lab.open_state("wait"), lab.open_state("async"))
     await lab.prompt(session_id, source="system")
     assert state_of(await lab.store.call(wait.id)) == "Open"
@@ -285,7 +285,7 @@ async def test_a_person_who_speaks_ends_a_wait(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-11")
-async def test_a_no_settles_asks_and_unstarted_calls_but_not_running_ones(lab: Lab) -> None:
+async def test_a_rejection_settles_asks_and_unstarted_calls_but_not_running_ones(lab: Lab) -> None:
     session_id, claim, asks, (unstarted, runs, waits, other) = await lab.open_ask(None, None, None, None)
     await lab.start(claim, runs)
     await lab.move(claim, waits, lab.open_state())
@@ -310,7 +310,7 @@ async def test_a_no_settles_asks_and_unstarted_calls_but_not_running_ones(lab: L
     assert result_of(await lab.store.finish_call(claim, runs.id, completed_result())) == completed_result()
 
 
-async def test_a_no_with_a_reason_lets_the_turn_go_on(lab: Lab) -> None:
+async def test_a_rejection_with_a_reason_lets_the_turn_go_on(lab: Lab) -> None:
     _, claim, asks, (sibling,) = await lab.open_ask(None)
     rejected = await lab.store.answer(ask_id(asks), Reject("use make instead"))
     result = result_of(rejected)

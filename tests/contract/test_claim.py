@@ -90,7 +90,7 @@ async def test_a_released_session_may_be_claimed_at_once(lab: Lab) -> None:
     assert control.claims == 1
 
 
-async def test_claims_are_counted_until_something_moves_forward(lab: Lab) -> None:
+async def test_claims_are_counted_until_a_step_ends(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     for claims in (2, 3, 4):
         claim = await lab.claim(session_id, ALICE, dead=ALICE)
@@ -195,7 +195,7 @@ async def test_claiming_does_not_change_the_status(lab: Lab) -> None:
     assert not [event for event in lab.events if isinstance(event, SessionStatus)]
 
 
-async def test_a_claim_after_a_failed_write_counts_for_nothing(lab: Lab) -> None:
+async def test_a_claim_after_a_failed_write_is_not_counted_as_a_crash(lab: Lab) -> None:
     """Nothing crashed: a full disk is no crash loop, however long it stays full."""
     session_id, _, _ = await lab.claim_prompted()
     for _ in range(6):
@@ -204,7 +204,7 @@ async def test_a_claim_after_a_failed_write_counts_for_nothing(lab: Lab) -> None
         assert not snapshot.in_crash_loop
 
 
-async def test_who_was_stopped_in_its_claim_gives_back_what_it_got_and_nothing_else(lab: Lab) -> None:
+async def test_a_process_gives_back_only_its_own_claim(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.prompt(session_id)
     await lab.store.give_back(session_id, ALICE)

@@ -42,7 +42,7 @@ async def test_a_step_without_room_becomes_a_request_for_a_summary(lab: Lab) -> 
 
 
 @pytest.mark.spec("S-09")
-async def test_where_nothing_was_said_since_the_last_summary_another_makes_no_more_room(lab: Lab) -> None:
+async def test_no_summary_is_requested_when_there_is_nothing_to_summarise(lab: Lab) -> None:
     _, _, claim = await lab.claim_prompted()
     step = await start_summary(lab, claim, room=1)
     assert step.started.message.summary is None
@@ -60,7 +60,7 @@ async def test_a_step_that_fills_the_window_wants_a_summary_before_the_next(lab:
 
 
 @pytest.mark.spec("S-09")
-async def test_a_step_that_was_refused_for_its_length_is_hidden_and_asked_again(lab: Lab) -> None:
+async def test_a_step_refused_for_its_length_is_hidden_and_wants_a_summary(lab: Lab) -> None:
     claim, _ = await answer_first_prompt(lab)
     step = await start_summary(lab, claim)
     end = replace(lab.step_end(step, error=context_overflow_error("too long")), full=True)
@@ -81,7 +81,7 @@ async def test_a_first_step_that_is_too_long_is_an_error(lab: Lab) -> None:
 
 
 @pytest.mark.spec("S-10")
-async def test_a_summary_stands_for_what_came_before_it_and_the_turn_goes_on(lab: Lab) -> None:
+async def test_a_summary_replaces_earlier_messages_and_the_turn_goes_on(lab: Lab) -> None:
     claim, _ = await answer_first_prompt(lab)
     step = await start_summary(lab, claim, room=1)
     after = await lab.store.finish_summary(claim, build_summary_end(lab, step))
@@ -96,7 +96,7 @@ async def test_a_summary_stands_for_what_came_before_it_and_the_turn_goes_on(lab
 
 
 @pytest.mark.spec("S-10")
-async def test_what_is_kept_begins_with_the_message_that_was_chosen(lab: Lab) -> None:
+async def test_the_tail_begins_with_the_chosen_message(lab: Lab) -> None:
     claim, first = await answer_first_prompt(lab)
     step = await start_summary(lab, claim, room=1)
     await lab.store.finish_summary(claim, build_summary_end(lab, step, tail=first))
@@ -110,7 +110,7 @@ async def test_what_is_kept_begins_with_the_message_that_was_chosen(lab: Lab) ->
 
 
 @pytest.mark.spec("S-10")
-async def test_what_is_open_is_written_beside_the_request(lab: Lab) -> None:
+async def test_open_calls_and_todos_are_written_beside_the_summary_request(lab: Lab) -> None:
     _, claim, (waits, runs) = await lab.start_calls(lab.open_state(), None)
     todos = (
         Todo(content="mend it", status="pending", priority="high", id="1"),
@@ -128,7 +128,7 @@ async def test_what_is_open_is_written_beside_the_request(lab: Lab) -> None:
     assert [call.shown_pending for call in after.calls] == [True]
 
 
-async def test_a_summary_ends_once(lab: Lab) -> None:
+async def test_finishing_a_summary_twice_changes_nothing(lab: Lab) -> None:
     claim, _ = await answer_first_prompt(lab)
     step = await start_summary(lab, claim, room=1)
     once = build_summary_end(lab, step)
@@ -162,7 +162,7 @@ async def test_a_summary_that_was_cut_off_is_asked_for_again(lab: Lab) -> None:
 
 
 @pytest.mark.spec("S-10")
-async def test_who_wished_for_a_summary_is_answered_by_it(lab: Lab) -> None:
+async def test_a_prompt_that_requests_a_summary_is_answered_by_it(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     await lab.end(claim, await lab.step(claim))
     await lab.store.rest(claim, 10**6, "done")
@@ -175,7 +175,7 @@ async def test_who_wished_for_a_summary_is_answered_by_it(lab: Lab) -> None:
     assert (await lab.store.input(wished)).answer_id == step.id
 
 
-async def test_a_prompt_that_was_answered_keeps_its_answer_when_a_summary_follows_in_its_turn(
+async def test_an_answered_prompt_keeps_its_answer_when_a_summary_follows(
     lab: Lab,
 ) -> None:
     _, prompt, claim = await lab.claim_prompted()
@@ -198,7 +198,7 @@ async def test_the_end_of_a_turn_forgets_a_summary_that_was_not_written(lab: Lab
     assert (await lab.store.control(claim.session_id)).compacting == 0
 
 
-async def test_a_run_that_lost_its_lease_summarises_nothing(lab: Lab) -> None:
+async def test_a_run_that_lost_its_claim_writes_no_summary_and_prunes_nothing(lab: Lab) -> None:
     claim, _ = await answer_first_prompt(lab)
     step = await start_summary(lab, claim, room=1)
     await lab.claim(claim.session_id, BOB, dead=ALICE)
@@ -209,7 +209,7 @@ async def test_a_run_that_lost_its_lease_summarises_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.spec("S-11")
-async def test_output_that_is_left_out_is_marked_and_stays_for_people(lab: Lab) -> None:
+async def test_pruned_output_is_marked_and_stays_stored(lab: Lab) -> None:
     _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
@@ -224,7 +224,7 @@ async def test_output_that_is_left_out_is_marked_and_stays_for_people(lab: Lab) 
 
 
 @pytest.mark.spec("S-11")
-async def test_output_of_a_call_that_cannot_be_read_is_left_out_too(lab: Lab) -> None:
+async def test_output_of_an_unreadable_call_is_pruned_too(lab: Lab) -> None:
     """A newer program settled it; others are not kept from being left out by it."""
     _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)

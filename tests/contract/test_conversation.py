@@ -79,7 +79,7 @@ async def test_sessions_are_listed_by_when_they_were_last_used(lab: Lab) -> None
 
 
 @pytest.mark.spec("X-01")
-async def test_a_list_is_of_a_directory_or_of_all_below_one(lab: Lab) -> None:
+async def test_sessions_are_listed_by_directory_or_by_all_below_it(lab: Lab) -> None:
     made = {}
     for directory in ("/a", "/a/b", "/ab", "/a/b/c", "/a-b"):
         info = replace(lab.info(), directory=directory)
@@ -97,7 +97,7 @@ async def test_a_list_is_of_a_directory_or_of_all_below_one(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_list_leaves_out_what_was_put_away_on_request(lab: Lab) -> None:
+async def test_a_list_leaves_out_archived_sessions_on_request(lab: Lab) -> None:
     kept, away = await lab.session(), await lab.session()
     await lab.store.conversation.update_session(away, SessionChanges(archived=5))
 
@@ -149,7 +149,7 @@ async def test_a_page_ends_where_there_is_nothing_older(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_one_message_is_of_its_session_alone(lab: Lab) -> None:
+async def test_a_message_is_found_in_its_own_session_only(lab: Lab) -> None:
     session_id, other = await spoken(lab), await lab.session()
     first, _ = await ids(lab, session_id)
 
@@ -164,7 +164,7 @@ async def test_one_message_is_of_its_session_alone(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None:
+async def test_a_session_update_is_published_and_keeps_other_fields(lab: Lab) -> None:
     session_id = await lab.session()
     deny = Rule(permission="bash", pattern="*", action="deny")
     ask = Rule(permission="bash", pattern="*", action="ask")
@@ -189,7 +189,7 @@ async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None
 
 
 @pytest.mark.spec("X-01")
-async def test_a_change_of_nothing_changes_nothing(lab: Lab) -> None:
+async def test_an_empty_session_update_publishes_nothing(lab: Lab) -> None:
     session_id = await lab.session()
     seen, cursor = len(lab.events), await lab.store.cursor()
     await lab.store.conversation.update_session(session_id, SessionChanges())
@@ -201,7 +201,7 @@ async def test_a_change_of_nothing_changes_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_message_is_taken_out_with_its_parts_and_readers_hear_of_it(lab: Lab) -> None:
+async def test_a_message_is_removed_with_its_parts_and_the_removal_is_published(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two")
     _, answer, *_ = await ids(lab, session_id)
     cursor = await lab.store.cursor()
@@ -218,7 +218,7 @@ async def test_a_message_is_taken_out_with_its_parts_and_readers_hear_of_it(lab:
 
 
 @pytest.mark.spec("X-01")
-async def test_the_conversation_goes_on_without_what_was_taken_out(lab: Lab) -> None:
+async def test_the_next_step_does_not_read_a_removed_message(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two")
     first, *_ = await ids(lab, session_id)
     await lab.store.conversation.remove_message(session_id, first)
@@ -230,7 +230,7 @@ async def test_the_conversation_goes_on_without_what_was_taken_out(lab: Lab) -> 
 
 
 @pytest.mark.spec("X-01")
-async def test_a_part_is_taken_out_or_changed(lab: Lab) -> None:
+async def test_a_part_can_be_removed_or_changed(lab: Lab) -> None:
     session_id = await spoken(lab)
     asked, answer = await lab.store.messages(session_id)
     (said,) = (part for part in asked.parts if isinstance(part, TextPart))
@@ -251,7 +251,7 @@ async def test_a_part_is_taken_out_or_changed(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_what_works_is_left_alone(lab: Lab) -> None:
+async def test_messages_of_a_running_session_cannot_be_changed(lab: Lab) -> None:
     session_id, message_id, _ = await lab.claim_prompted()
     entry = await lab.store.message(message_id)
     (said,) = (part for part in entry.parts if isinstance(part, TextPart))
@@ -266,7 +266,7 @@ async def test_what_works_is_left_alone(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
+async def test_messages_of_a_parked_session_cannot_be_removed(lab: Lab) -> None:
     session_id, message_id, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
@@ -279,7 +279,7 @@ async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
+async def test_a_part_is_changed_only_to_a_part_of_its_kind(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
@@ -308,7 +308,7 @@ async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_tasks_that_a_message_launched_end_with_it(lab: Lab) -> None:
+async def test_removing_a_message_cancels_the_tasks_that_it_launched(lab: Lab) -> None:
     launcher = await open_parent(lab)
     (call,) = launcher.calls
     child = await launcher.launch(call)
@@ -323,7 +323,7 @@ async def test_tasks_that_a_message_launched_end_with_it(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_without_its_summary_the_model_reads_all_again(lab: Lab) -> None:
+async def test_the_model_reads_all_messages_again_after_a_summary_is_removed(lab: Lab) -> None:
     claim, _ = await before_summary(lab)
     session_id = claim.session_id
     step = await _summed(lab, claim)
@@ -359,7 +359,7 @@ async def _summed(lab: Lab, lease: Any) -> Any:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_copy_has_what_was_said_before_a_message_under_ids_of_its_own(lab: Lab) -> None:
+async def test_a_fork_copies_the_messages_before_a_message_under_new_ids(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two")
     source = await lab.store.messages(session_id)
     copy = await forked(lab, session_id, source[2].info.id)
@@ -380,7 +380,7 @@ async def test_a_copy_has_what_was_said_before_a_message_under_ids_of_its_own(la
 
 
 @pytest.mark.spec("X-01")
-async def test_a_copy_goes_on_by_itself(lab: Lab) -> None:
+async def test_a_fork_takes_further_prompts(lab: Lab) -> None:
     copy = await forked(lab, await spoken(lab, "one"))
     await lab.prompt(copy.id, "more")
     claim = await lab.claim(copy.id)
@@ -391,7 +391,7 @@ async def test_a_copy_goes_on_by_itself(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_copy_of_nothing_is_empty_and_one_before_nobody_is_refused(lab: Lab) -> None:
+async def test_an_empty_session_has_an_empty_fork_and_an_unknown_point_is_refused(lab: Lab) -> None:
     empty = await lab.session()
     copy = await forked(lab, empty)
     assert await lab.store.messages(copy.id) == ()
@@ -403,7 +403,7 @@ async def test_a_copy_of_nothing_is_empty_and_one_before_nobody_is_refused(lab: 
 
 
 @pytest.mark.spec("X-01")
-async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(lab: Lab) -> None:
+async def test_a_running_call_is_closed_in_the_fork_and_goes_on_in_the_original(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     call = lab.call(step)
@@ -425,7 +425,7 @@ async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(
 
 
 @pytest.mark.spec("X-01")
-async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> None:
+async def test_a_message_being_streamed_is_closed_in_the_fork(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.write(claim, lab.text(step, "half a"))
@@ -440,7 +440,7 @@ async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> No
 
 
 @pytest.mark.spec("X-01")
-async def test_a_copy_begins_where_a_summary_does(lab: Lab) -> None:
+async def test_a_fork_keeps_the_summary_of_its_source(lab: Lab) -> None:
     claim, _ = await before_summary(lab)
     await _summed(lab, claim)
     session_id = claim.session_id
@@ -460,7 +460,7 @@ async def test_a_copy_begins_where_a_summary_does(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_the_same_key_gives_the_copy_that_is_there(lab: Lab) -> None:
+async def test_a_repeated_key_returns_the_existing_fork(lab: Lab) -> None:
     session_id = await spoken(lab)
     source = await lab.store.conversation.copy_source(session_id)
     made = []
@@ -476,7 +476,7 @@ async def test_the_same_key_gives_the_copy_that_is_there(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_an_id_that_a_client_chose_is_the_newest_of_its_session(lab: Lab) -> None:
+async def test_a_message_id_chosen_by_a_client_must_be_unused_and_the_newest(lab: Lab) -> None:
     early = lab.ids.message()
     session_id, other = await spoken(lab), await lab.session()
 
@@ -504,7 +504,7 @@ async def use_tools(lab: Lab, session_id: SessionId, tools: dict[str, bool] | No
 
 
 @pytest.mark.spec("Z-04")
-async def test_the_map_of_a_prompt_is_kept_apart_from_the_rules_of_its_session(lab: Lab) -> None:
+async def test_the_tools_map_of_a_prompt_is_stored_apart_from_the_session_rules(lab: Lab) -> None:
     session_id = await lab.session()
     rule = Rule(permission="webfetch", pattern="*", action="deny")
     await lab.store.conversation.update_session(session_id, SessionChanges(permission=(rule,)))
@@ -522,7 +522,7 @@ async def test_the_map_of_a_prompt_is_kept_apart_from_the_rules_of_its_session(l
 
 
 @pytest.mark.spec("Z-04", "D-04")
-async def test_the_map_of_a_prompt_leaves_the_rules_of_a_child_alone(lab: Lab) -> None:
+async def test_the_tools_map_of_a_prompt_does_not_change_the_rules_of_a_child(lab: Lab) -> None:
     denied = tuple(Rule(permission=each, pattern="*", action="deny") for each in ("todowrite", "task"))
     boss = await open_parent(lab)
     fact = boss.spawn(boss.calls[0])
@@ -535,7 +535,7 @@ async def test_the_map_of_a_prompt_leaves_the_rules_of_a_child_alone(lab: Lab) -
 
 
 @pytest.mark.spec("X-01")
-async def test_a_word_for_the_system_prompt_counts_in_its_turn(lab: Lab) -> None:
+async def test_a_system_text_of_a_prompt_applies_to_its_turn_only(lab: Lab) -> None:
     session_id = await lab.session()
     fact = lab.input(session_id)
     await lab.store.admit(replace(fact, message=replace(fact.message, system="Be brief.")))
@@ -555,7 +555,7 @@ async def test_a_word_for_the_system_prompt_counts_in_its_turn(lab: Lab) -> None
 
 
 @pytest.mark.spec("X-01")
-async def test_the_key_of_a_prompt_that_was_taken_out_stays_known(lab: Lab) -> None:
+async def test_the_key_of_a_removed_prompt_stays_known(lab: Lab) -> None:
     session_id = await spoken(lab)
     fact = lab.input(session_id, "more", key="k", wakes=False)
     admitted = await lab.store.admit(fact)
@@ -567,7 +567,7 @@ async def test_the_key_of_a_prompt_that_was_taken_out_stays_known(lab: Lab) -> N
 
 
 @pytest.mark.spec("X-01")
-async def test_nothing_is_taken_out_while_something_is_undone(lab: Lab) -> None:
+async def test_no_message_is_removed_while_messages_are_marked_undone(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two")
     first, _, third, _ = await ids(lab, session_id)
     row = replace(await lab.store.session(session_id), revert=Revert(message_id=third))

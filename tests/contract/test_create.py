@@ -40,7 +40,7 @@ async def test_the_same_id_gives_the_first_session_again(lab: Lab) -> None:
 
 
 @pytest.mark.spec("S-01")
-async def test_a_child_has_the_root_pool_and_depth_of_its_line(lab: Lab) -> None:
+async def test_a_child_has_the_root_and_pool_of_its_parent_and_is_one_deeper(lab: Lab) -> None:
     root = await lab.session()
     child = await lab.session(parent=root)
     grandchild = lab.info(parent=child)
@@ -55,7 +55,7 @@ async def test_a_child_has_the_root_pool_and_depth_of_its_line(lab: Lab) -> None
     assert (await lab.store.session(grandchild.id)).parent_id == child
 
 
-async def test_a_child_of_nobody_is_refused(lab: Lab) -> None:
+async def test_a_child_of_an_unknown_parent_is_refused(lab: Lab) -> None:
     info = lab.info(parent=SessionId("ses_nobody"))
     with pytest.raises(NotFound, match="ses_nobody"):
         await lab.store.create_session(NewSession(info=info, pool=POOL))
@@ -87,7 +87,7 @@ async def test_a_title_is_changed_and_published(lab: Lab) -> None:
         await lab.store.conversation.update_session(SessionId("ses_nobody"), SessionChanges(title="x"))
 
 
-async def test_deleting_removes_the_whole_subtree_and_says_so(lab: Lab) -> None:
+async def test_deleting_a_session_removes_its_subtree_and_publishes_it(lab: Lab) -> None:
     root, other = await lab.session(), await lab.session()
     child = await lab.session(parent=root)
     grandchild = await lab.session(parent=child)
@@ -113,7 +113,7 @@ async def test_deleting_removes_the_whole_subtree_and_says_so(lab: Lab) -> None:
         await lab.store.delete_session(root)
 
 
-async def test_a_run_on_a_deleted_session_has_lost_its_lease(lab: Lab) -> None:
+async def test_a_run_on_a_deleted_session_has_lost_its_claim(lab: Lab) -> None:
     root = await lab.session()
     child = await lab.session(parent=root)
     await lab.prompt(child)

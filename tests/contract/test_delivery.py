@@ -58,7 +58,7 @@ async def states(lab: Lab) -> list[str]:
 
 
 @pytest.mark.spec("P-12")
-async def test_a_call_that_is_settled_owes_what_it_came_to_at_once(lab: Lab) -> None:
+async def test_a_settled_call_owes_the_delivery_of_its_result_at_once(lab: Lab) -> None:
     session_id, _, (call, silent) = await lab.start_calls(telling(lab), lab.open_state())
     lab.commits.clear()
     await lab.store.settle(call.id, Completed("v2 is live", "Deployed", {"version": 2}))
@@ -85,7 +85,7 @@ async def test_a_call_that_is_settled_owes_what_it_came_to_at_once(lab: Lab) -> 
 
 
 @pytest.mark.spec("P-12")
-async def test_a_failure_and_an_expiry_are_told_too(lab: Lab) -> None:
+async def test_failed_and_expired_calls_owe_a_delivery_too(lab: Lab) -> None:
     expiring = replace(telling(lab), due=lab.clock.now() + 5)
     _, _, (failed, _) = await lab.start_calls(telling(lab), expiring)
     await lab.store.settle(failed.id, Failed("no route"))
@@ -95,14 +95,14 @@ async def test_a_failure_and_an_expiry_are_told_too(lab: Lab) -> None:
     assert [each["error"] for each in told] == ["no route", "Tool execution timed out"]
 
 
-async def test_the_same_result_again_owes_nothing_more(lab: Lab) -> None:
+async def test_a_repeated_result_owes_no_second_delivery(lab: Lab) -> None:
     _, (known_delivery,) = await owed(lab)
     await lab.store.settle(known_delivery.pending_id, completed_result("no. 0"))
     assert await states(lab) == ["owed"]
 
 
 @pytest.mark.spec("P-12")
-async def test_a_result_that_came_before_anybody_was_named_is_told_all_the_same(lab: Lab) -> None:
+async def test_a_result_is_owed_even_if_it_came_before_the_webhook_address(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(None)
     await lab.move(claim, call, Running(claim.fence, later=AsyncState()))
     await lab.store.settle(call.id, completed_result("early"))
@@ -114,12 +114,14 @@ async def test_a_result_that_came_before_anybody_was_named_is_told_all_the_same(
     assert delivery.secret == Secret("whsec_b3du")
 
 
-async def test_what_one_has_taken_nobody_else_gets_until_its_lease_is_over(lab: Lab) -> None:
+async def test_a_claimed_delivery_is_not_claimed_again_until_the_claim_ends(lab: Lab) -> None:
     await owed(lab)
     first = await take_one(lab)
     assert await take(lab) == ()
     assert await lab.store.deliveries.next_due(None) == lab.clock.now() + MINUTE
+    assert (await lab.store.due_times()).delivery == lab.clock.now() + MINUTE
     lab.clock.advance(MINUTE)
+    assert (await lab.store.due_times()).delivery == lab.clock.now()
     again = await take_one(lab)
     assert again.id == first.id
     assert again.body == first.body
@@ -127,14 +129,14 @@ async def test_what_one_has_taken_nobody_else_gets_until_its_lease_is_over(lab: 
     assert again.attempt == 2
 
 
-async def test_of_many_who_want_the_same_one_gets_it(lab: Lab) -> None:
+async def test_one_of_many_concurrent_claims_gets_the_deliveries(lab: Lab) -> None:
     await owed(lab, *[URL] * 5)
     wanted = await lab.store.deliveries.due(None, {}, most=5, each=5)
     taken = await asyncio.gather(*(lab.store.deliveries.claim(wanted, MINUTE) for _ in range(6)))
     assert [len(each) for each in taken] == [5, 0, 0, 0, 0, 0]
 
 
-async def test_how_a_try_went_is_kept(lab: Lab) -> None:
+async def test_the_outcome_of_a_delivery_attempt_is_stored(lab: Lab) -> None:
     await owed(lab, *[URL] * 3)
     lab.commits.clear()
     ok, later, dead = await take(lab)
@@ -161,7 +163,7 @@ async def test_how_a_try_went_is_kept(lab: Lab) -> None:
     assert (await take_one(lab)).attempt == 2
 
 
-async def test_who_comes_back_after_its_lease_changes_nothing(lab: Lab) -> None:
+async def test_an_expired_claim_of_a_delivery_changes_nothing(lab: Lab) -> None:
     await owed(lab)
     slow = await take_one(lab)
     lab.clock.advance(MINUTE)
@@ -174,14 +176,14 @@ async def test_who_comes_back_after_its_lease_changes_nothing(lab: Lab) -> None:
     assert await states(lab) == ["delivered"]
 
 
-async def test_a_try_that_was_broken_off_is_due_at_once_and_does_not_count(lab: Lab) -> None:
+async def test_a_delivery_that_is_given_back_is_due_at_once_and_not_counted(lab: Lab) -> None:
     await owed(lab)
     await lab.store.deliveries.give_back(await take_one(lab))
     assert (await take_one(lab)).attempt == 1
 
 
 @pytest.mark.spec("P-12")
-async def test_what_is_dead_can_be_tried_again_from_the_first_try_on(lab: Lab) -> None:
+async def test_a_dead_delivery_is_redelivered_from_the_first_attempt_on(lab: Lab) -> None:
     await owed(lab)
     await lab.store.deliveries.end_attempt(delivery := await take_one(lab), DeliveryDead("webhooks are off"))
     lab.clock.advance(10)
@@ -193,7 +195,7 @@ async def test_what_is_dead_can_be_tried_again_from_the_first_try_on(lab: Lab) -
     assert (await take_one(lab)).attempt == 1
 
 
-async def test_only_what_is_dead_can_be_tried_again(lab: Lab) -> None:
+async def test_only_a_dead_delivery_can_be_redelivered(lab: Lab) -> None:
     _, (known_delivery,) = await owed(lab)
     with pytest.raises(Conflict, match="is still being tried"):
         await lab.store.deliveries.redeliver(known_delivery.id)
@@ -204,7 +206,7 @@ async def test_only_what_is_dead_can_be_tried_again(lab: Lab) -> None:
         await lab.store.deliveries.redeliver("dlv_none")
 
 
-async def test_one_host_never_takes_the_places_of_all_others(lab: Lab) -> None:
+async def test_one_host_does_not_take_all_places_for_deliveries(lab: Lab) -> None:
     await owed(lab, *[URL] * 150, "https://other.test/", "https://third.test/")
     due = lab.store.deliveries.due
     found = await due(None, {}, most=8, each=2)
@@ -215,7 +217,7 @@ async def test_one_host_never_takes_the_places_of_all_others(lab: Lab) -> None:
     assert len(await due(None, {}, most=1, each=2)) == 1
 
 
-async def test_of_a_tree_only_what_belongs_to_it_is_taken(lab: Lab) -> None:
+async def test_deliveries_can_be_claimed_for_one_tree_only(lab: Lab) -> None:
     mine, (first,) = await owed(lab)
     _, (other,) = await owed(lab)
     assert [delivery.id for delivery in await take(lab, mine)] == [first.id]
@@ -224,13 +226,13 @@ async def test_of_a_tree_only_what_belongs_to_it_is_taken(lab: Lab) -> None:
 
 
 @pytest.mark.spec("P-12")
-async def test_what_is_owed_outlives_its_session(lab: Lab) -> None:
+async def test_an_owed_delivery_outlives_its_session(lab: Lab) -> None:
     session_id, (known_delivery,) = await owed(lab)
     await lab.store.delete_session(session_id)
     assert (await take_one(lab)).id == known_delivery.id
 
 
-async def test_calls_that_go_with_their_session_are_told_as_failed(lab: Lab) -> None:
+async def test_open_calls_of_a_deleted_session_owe_a_failure(lab: Lab) -> None:
     session_id, _, (call, _) = await lab.start_calls(telling(lab), lab.open_state())
     secret = KeepSecret(session_id, call.id, "out", "whsec_b3du")
 
@@ -261,7 +263,7 @@ async def test_lists_are_cut_into_pages_by_id(lab: Lab) -> None:
 
 
 @pytest.mark.spec("P-15")
-async def test_what_ended_long_ago_is_forgotten_and_what_is_owed_is_not(lab: Lab) -> None:
+async def test_deliveries_that_ended_long_ago_are_forgotten_and_owed_ones_stay(lab: Lab) -> None:
     await owed(lab, *[URL] * 4)
     first, second, _ = await take(lab, most=3)
     await lab.store.deliveries.end_attempt(first, DeliveryDone())
@@ -273,7 +275,7 @@ async def test_what_ended_long_ago_is_forgotten_and_what_is_owed_is_not(lab: Lab
     assert await states(lab) == ["owed", "owed"]
 
 
-async def test_a_call_that_was_forgotten_still_owes_what_it_owed(lab: Lab) -> None:
+async def test_the_delivery_of_a_forgotten_call_is_still_owed(lab: Lab) -> None:
     _, (known_delivery,) = await owed(lab)
     assert await lab.store.pending.forget_settled(lab.clock.now()) == 1
     assert (await take_one(lab)).call_id == known_delivery.pending_id
@@ -282,7 +284,7 @@ async def test_a_call_that_was_forgotten_still_owes_what_it_owed(lab: Lab) -> No
 @pytest.mark.parametrize(
     "url", ["", "x", "http://[", "http://x:y/", "http://[::1]:80/", "https://X.Test./a", "\0", "é" * 5_000]
 )
-async def test_any_address_can_be_owed_and_nobody_else_is_held_up_by_it(lab: Lab, url: str) -> None:
+async def test_a_delivery_with_an_odd_address_blocks_no_other(lab: Lab, url: str) -> None:
     await owed(lab, url, URL)
     kept = url.replace("\0", "\ufffd")
     assert [delivery.url for delivery in await take(lab)] == ([kept, URL] if url else [URL])

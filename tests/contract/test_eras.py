@@ -37,7 +37,7 @@ async def order(lab: Lab, session_id: SessionId) -> list[MessageId]:
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("times", AGES)
-async def test_prompts_of_a_terminal_keep_their_ids_and_stand_where_they_were_said(
+async def test_prompts_with_ids_of_a_client_keep_their_ids_and_their_order(
     lab: Lab, times: list[int]
 ) -> None:
     session_id = await lab.session()
@@ -50,7 +50,7 @@ async def test_prompts_of_a_terminal_keep_their_ids_and_stand_where_they_were_sa
 
 
 @pytest.mark.spec("Z-08")
-async def test_ours_and_those_of_a_terminal_sort_otherwise_as_texts(lab: Lab) -> None:
+async def test_our_ids_and_those_of_a_client_do_not_sort_as_plain_texts(lab: Lab) -> None:
     """Else the tests here would show nothing."""
     session_id = await lab.session()
     said = await write_talk(lab, session_id, *ACROSS)
@@ -80,7 +80,7 @@ async def test_pages_go_from_the_newest_to_the_oldest_across_eras(lab: Lab, time
 
 
 @pytest.mark.spec("Z-08")
-async def test_a_page_ends_where_it_did_though_its_oldest_message_is_gone(lab: Lab) -> None:
+async def test_a_page_cursor_works_after_its_message_was_removed(lab: Lab) -> None:
     session_id = await lab.session()
     said = await write_talk(lab, session_id, IN_2031, IN_2031 + HOUR, IN_2031 + 2 * HOUR)
     page = await lab.store.conversation.page(session_id, before=None, limit=2)
@@ -91,7 +91,7 @@ async def test_a_page_ends_where_it_did_though_its_oldest_message_is_gone(lab: L
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("now", [WRAP + 2_000, IN_2029, IN_2031, IN_2040])
-async def test_an_id_of_the_old_form_must_still_be_newer_than_what_was_said_last(lab: Lab, now: int) -> None:
+async def test_an_id_without_an_era_must_be_newer_than_the_last_message(lab: Lab, now: int) -> None:
     session_id = await lab.session()
     await write_talk(lab, session_id, now)
     with pytest.raises(InvalidInput, match="older than the last message"):
@@ -103,7 +103,7 @@ async def test_an_id_of_the_old_form_must_still_be_newer_than_what_was_said_last
 
 
 @pytest.mark.spec("Z-08")
-async def test_the_next_step_comes_after_a_prompt_of_a_terminal_whose_clock_is_ahead(lab: Lab) -> None:
+async def test_the_snapshot_of_a_claim_has_the_highest_sort_id_of_the_inbox(lab: Lab) -> None:
     """Another process runs it: of what waits, it is told what sorts highest."""
     lab.clock.set(IN_2031)
     session_id = await lab.session()
@@ -117,7 +117,7 @@ async def test_the_next_step_comes_after_a_prompt_of_a_terminal_whose_clock_is_a
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("times", AGES)
-async def test_an_undo_takes_out_what_came_later_and_no_more(lab: Lab, times: list[int]) -> None:
+async def test_an_undo_removes_later_messages_only_across_eras(lab: Lab, times: list[int]) -> None:
     session_id = await lab.session()
     said = await write_talk(lab, session_id, *times)
     for cut in range(len(said) - 2, -1, -2):
@@ -136,7 +136,7 @@ async def test_an_undo_takes_out_what_came_later_and_no_more(lab: Lab, times: li
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("times", AGES)
-async def test_a_fork_copies_what_was_said_before_a_message_in_its_order(lab: Lab, times: list[int]) -> None:
+async def test_a_fork_copies_earlier_messages_in_order_across_eras(lab: Lab, times: list[int]) -> None:
     session_id = await lab.session()
     said = await write_talk(lab, session_id, *times)
     for cut, before in ((len(said), None), *enumerate(said)):
@@ -218,7 +218,7 @@ async def test_messages_of_all_times_are_read_in_the_order_of_their_ids(lab: Lab
         ("exported_messages", ("ses_x", "", 10)),
     ],
 )
-async def test_what_is_read_in_order_is_read_from_an_index(
+async def test_queries_in_sort_order_use_an_index(
     lab: Lab, statement: str, params: tuple[object, ...]
 ) -> None:
     told = await lab.database.read(lambda tx: plan(tx, statement, params))

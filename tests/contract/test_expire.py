@@ -9,7 +9,7 @@ from tests.support.store.lab import Lab, ask_id, completed_result, result_of, st
 
 
 @pytest.mark.spec("X-11")
-async def test_a_due_call_gets_what_it_is_due_exactly_once(lab: Lab) -> None:
+async def test_a_due_call_is_settled_once_with_its_due_result(lab: Lab) -> None:
     now = lab.clock.now()
     session_id, claim, (soon, later, never) = await lab.start_calls(
         lab.open_state(due=now + 10, on_due=Completed("The wait is over.")),
@@ -61,7 +61,7 @@ async def test_expiry_goes_in_bounded_pieces_the_oldest_first(lab: Lab) -> None:
     assert await lab.store.expire(limit=2) == 1
 
 
-async def test_an_ask_that_expires_is_closed_for_people_too(lab: Lab) -> None:
+async def test_an_expired_ask_is_published_as_closed_and_takes_no_answer(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(None)
     call = await lab.move(claim, call, lab.ask(session_id, due=lab.clock.now()))
     lab.commits.clear()

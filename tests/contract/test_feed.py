@@ -151,7 +151,7 @@ async def _catch_up(lab: Lab, reader: Reader, window: int, *, stop_early: bool =
 
 @pytest.mark.spec("X-11", "C-06")
 @pytest.mark.parametrize("seed", [*some_of(range(15), 5), *some_of(range(TALKS, TALKS + 15), 5)])
-async def test_readers_that_come_and_go_end_where_the_store_is(lab: Lab, seed: int) -> None:
+async def test_readers_from_any_cursor_end_with_the_state_of_the_store(lab: Lab, seed: int) -> None:
     rng = random.Random(seed)
     live = Reader("")
     lab.store.listen(lambda commit: live.apply(commit.events))
@@ -174,14 +174,14 @@ async def test_readers_that_come_and_go_end_where_the_store_is(lab: Lab, seed: i
     assert len(lab.commits) > 50
 
 
-async def test_nothing_new_is_an_empty_piece(lab: Lab) -> None:
+async def test_the_feed_is_empty_when_nothing_has_changed(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.prompt(session_id)
     cursor = await lab.store.cursor()
     assert await lab.store.feed(cursor) == Feed(cursor, ())
 
 
-async def test_a_piece_says_when_there_is_more(lab: Lab) -> None:
+async def test_a_piece_of_the_feed_is_marked_if_there_is_more(lab: Lab) -> None:
     cursor = await lab.store.cursor()
     for _ in range(5):
         await lab.session()
@@ -194,7 +194,7 @@ async def test_a_piece_says_when_there_is_more(lab: Lab) -> None:
 
 
 @pytest.mark.spec("C-06")
-async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -> None:
+async def test_the_feed_has_the_status_and_open_and_closed_asks(lab: Lab) -> None:
     cursor = await lab.store.cursor()
     session_id, claim, (one, other, async_) = await lab.start_calls(None, None, None)
     one = await lab.move(claim, one, lab.ask(session_id))
@@ -219,7 +219,7 @@ async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -
     assert SessionIdle(session_id=session_id) in events
 
 
-async def test_a_call_that_asks_again_closes_what_it_asked_before(lab: Lab) -> None:
+async def test_a_call_that_asks_again_closes_its_earlier_ask(lab: Lab) -> None:
     session_id, claim, call, _ = await lab.open_ask()
     start = await lab.store.cursor()
     reader = Reader(f"{start.split('-')[0]}-0-0")
@@ -232,7 +232,7 @@ async def test_a_call_that_asks_again_closes_what_it_asked_before(lab: Lab) -> N
     assert set(reader.asks) == {call.ask_id}
 
 
-async def test_a_session_that_was_deleted_and_made_again_is_there(lab: Lab) -> None:
+async def test_the_feed_has_a_session_that_was_deleted_and_created_again(lab: Lab) -> None:
     info = lab.info()
     await lab.store.create_session(NewSession(info=info, pool=POOL))
     await lab.prompt(info.id)
@@ -248,7 +248,7 @@ async def test_a_session_that_was_deleted_and_made_again_is_there(lab: Lab) -> N
     assert start.knows() == truth
 
 
-async def test_a_cursor_below_the_horizon_is_told_to_start_afresh(lab: Lab) -> None:
+async def test_a_cursor_older_than_forgotten_deletions_is_reset(lab: Lab) -> None:
     old = await lab.session()
     behind = await lab.store.cursor()
     await lab.store.delete_session(old)
@@ -262,7 +262,7 @@ async def test_a_cursor_below_the_horizon_is_told_to_start_afresh(lab: Lab) -> N
     assert not (await lab.store.feed(at)).reset
 
 
-async def test_forgetting_the_future_forgets_only_the_past(lab: Lab) -> None:
+async def test_forgetting_up_to_a_future_revision_keeps_current_cursors_valid(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.store.forget_deleted(10**12)
     cursor = await lab.store.cursor()
@@ -272,7 +272,7 @@ async def test_forgetting_the_future_forgets_only_the_past(lab: Lab) -> None:
     assert piece.events
 
 
-async def test_a_cursor_of_another_store_is_told_to_start_afresh(lab: Lab) -> None:
+async def test_a_cursor_of_another_store_is_reset(lab: Lab) -> None:
     epoch, _, rev = (await lab.store.cursor()).split("-")
     assert (await lab.store.feed(f"{'0' * len(epoch)}-0-{rev}")).reset
     assert (await lab.store.feed(f"{epoch}-0-{int(rev) + 1}")).reset
@@ -296,7 +296,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("cursor", GARBAGE)
-async def test_what_is_no_cursor_is_refused(lab: Lab, cursor: str) -> None:
+async def test_a_malformed_cursor_is_refused(lab: Lab, cursor: str) -> None:
     with pytest.raises(InvalidInput, match="cursor"):
         await lab.store.feed(cursor)
 

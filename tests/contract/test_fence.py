@@ -78,7 +78,7 @@ async def test_a_write_to_a_deleted_session_changes_nothing(lab: Lab, name: str)
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_a_lease_of_the_future_is_no_lease(lab: Lab, name: str) -> None:
+async def test_a_write_with_a_fence_of_the_future_is_refused(lab: Lab, name: str) -> None:
     claim, step, call = await _at_work(lab)
     with pytest.raises(ClaimLost):
         await WRITES[name](lab, Claim(claim.session_id, claim.fence + 1), step, call)

@@ -3,7 +3,7 @@
 from tests.support.store.lab import Lab
 
 
-async def test_a_write_that_is_tried_leaves_nothing_behind(lab: Lab) -> None:
+async def test_a_trial_write_leaves_nothing_behind(lab: Lab) -> None:
     await lab.claim_prompted()
     before = await lab.read_everything()
     lab.commits.clear()

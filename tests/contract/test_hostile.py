@@ -163,7 +163,7 @@ async def _refuses(lab: Lab, act: Act) -> None:
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize("scene", [*IN_TEXT, *IN_NAMES], ids=_name)
-async def test_text_that_is_no_text_is_refused(lab: Lab, scene: Scene, text: str) -> None:
+async def test_text_with_a_lone_surrogate_is_refused(lab: Lab, scene: Scene, text: str) -> None:
     await _refuses(lab, await scene(lab, text))
 
 
@@ -198,7 +198,7 @@ async def test_a_strange_value_is_kept_as_it_is(lab: Lab, scene: Scene) -> None:
     assert repr(value) in repr(await lab.read_everything())
 
 
-async def test_the_same_result_is_the_same_whatever_its_types_were(lab: Lab) -> None:
+async def test_a_repeated_result_with_values_that_json_changes_is_no_conflict(lab: Lab) -> None:
     _, _, (call,) = await lab.start_calls(lab.open_state())
     result = Completed("x", metadata={"a": (1, 2), "b": {3: 4}, "nan": float("nan")})
     await lab.store.settle(call.id, result)
@@ -206,7 +206,7 @@ async def test_the_same_result_is_the_same_whatever_its_types_were(lab: Lab) -> 
     assert await lab.store.settle(call.id, result) == settled
 
 
-async def test_a_moment_no_clock_reaches_is_refused(lab: Lab) -> None:
+async def test_a_deadline_beyond_the_range_of_the_database_is_refused(lab: Lab) -> None:
     _, claim, (call,) = await lab.start_calls(None)
     before = await lab.read_everything()
     with pytest.raises(InvalidInput):
@@ -216,7 +216,7 @@ async def test_a_moment_no_clock_reaches_is_refused(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-async def test_no_read_breaks_on_what_is_no_text(lab: Lab, text: str) -> None:
+async def test_an_id_with_a_lone_surrogate_is_refused(lab: Lab, text: str) -> None:
     with pytest.raises(InvalidInput):
         await lab.store.session(SessionId(text))
     with pytest.raises(InvalidInput):

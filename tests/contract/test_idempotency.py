@@ -25,7 +25,7 @@ async def test_input_under_the_same_key_is_the_same_only_with_the_same_content(l
     assert (await lab.store.admit(replace(lab.input(other, "two", key="k"), hash="h2"))).new
 
 
-async def test_input_of_before_hashes_were_kept_is_not_compared(lab: Lab) -> None:
+async def test_input_stored_without_a_hash_is_not_compared(lab: Lab) -> None:
     session_id = await lab.session()
     first = await lab.store.admit(lab.input(session_id, "one", key="k"))
     again = await lab.store.admit(replace(lab.input(session_id, "two", key="k"), hash="h2"))
@@ -33,7 +33,7 @@ async def test_input_of_before_hashes_were_kept_is_not_compared(lab: Lab) -> Non
     assert again.new is False
 
 
-async def test_a_command_by_hand_is_compared_as_well(lab: Lab) -> None:
+async def test_a_shell_command_under_the_same_key_is_compared_too(lab: Lab) -> None:
     session_id = await lab.session()
 
     def new(hash: str) -> NewShell:
@@ -91,7 +91,7 @@ async def test_an_abort_of_another_scope_under_the_same_key_is_a_conflict(lab: L
         await lab.store.cancel(SessionId("ses_none"), key="k")
 
 
-async def test_keys_go_with_their_session(lab: Lab) -> None:
+async def test_keys_are_deleted_with_their_session(lab: Lab) -> None:
     session_id, _, _ = await lab.claim_prompted()
     await lab.store.cancel(session_id, key="k")
     await lab.store.delete_session(session_id)

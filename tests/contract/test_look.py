@@ -9,7 +9,7 @@ from asyncagents.errors import NotFound
 from tests.support.store.lab import Lab
 
 
-async def test_calls_that_come_together_are_numbered_in_their_order(lab: Lab) -> None:
+async def test_concurrent_calls_share_one_read_and_are_numbered_in_order(lab: Lab) -> None:
     session_id = await lab.session()
     look = SharedRead(lab.store)
     seen = await asyncio.gather(*(look.read(session_id) for _ in range(5)))
@@ -20,7 +20,7 @@ async def test_calls_that_come_together_are_numbered_in_their_order(lab: Lab) ->
     assert before == 0
 
 
-async def test_who_waits_looks_for_itself_when_the_first_is_stopped(lab: Lab) -> None:
+async def test_waiting_calls_still_read_when_the_first_one_is_cancelled(lab: Lab) -> None:
     session_id = await lab.session()
     look = SharedRead(lab.store)
     async with asyncio.TaskGroup() as group:
@@ -31,7 +31,7 @@ async def test_who_waits_looks_for_itself_when_the_first_is_stopped(lab: Lab) ->
     assert [task.result()[1] for task in tasks[1:]] == [0, 1]
 
 
-async def test_each_hears_that_the_session_is_gone(lab: Lab) -> None:
+async def test_concurrent_reads_of_a_deleted_session_all_fail(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.store.delete_session(session_id)
     look = SharedRead(lab.store)

@@ -34,7 +34,7 @@ def _get(raw: bytes) -> dict[str, Any]:
     return value
 
 
-async def test_a_newer_session_keeps_what_we_do_not_know(lab: Lab) -> None:
+async def test_a_newer_session_keeps_its_unknown_fields(lab: Lab) -> None:
     session_id = await lab.session()
     raw, _ = await session_row(lab, session_id)
     await rewrite_session(lab, session_id, _with(raw, sparkle=[1, {"a": 2}]), NEWER)
@@ -48,7 +48,7 @@ async def test_a_newer_session_keeps_what_we_do_not_know(lab: Lab) -> None:
     assert (await lab.store.session(session_id)).title == "Dragons"
 
 
-async def test_a_newer_message_keeps_what_we_do_not_know(lab: Lab) -> None:
+async def test_a_newer_message_keeps_its_unknown_fields(lab: Lab) -> None:
     _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     raw, _ = await message_row(lab, step.id)
@@ -60,7 +60,7 @@ async def test_a_newer_message_keeps_what_we_do_not_know(lab: Lab) -> None:
     assert version == NEWER
 
 
-async def test_a_newer_message_that_is_cut_off_keeps_what_we_do_not_know(lab: Lab) -> None:
+async def test_a_newer_message_that_is_cut_off_keeps_its_unknown_fields(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     raw, _ = await message_row(lab, step.id)
@@ -72,7 +72,7 @@ async def test_a_newer_message_that_is_cut_off_keeps_what_we_do_not_know(lab: La
     assert "error" in _get(raw)
 
 
-async def test_a_newer_part_keeps_what_we_do_not_know(lab: Lab) -> None:
+async def test_a_newer_part_keeps_its_unknown_fields(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     part = lab.text(step, "Once")
@@ -93,7 +93,7 @@ async def test_a_newer_part_keeps_what_we_do_not_know(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("way", ["advance", "settle"])
-async def test_a_newer_call_and_its_part_keep_what_we_do_not_know(lab: Lab, way: str) -> None:
+async def test_a_newer_call_and_its_part_keep_their_unknown_fields(lab: Lab, way: str) -> None:
     _, claim, (call,) = await lab.start_calls(lab.open_state())
     raw, _ = await call_row(lab, call)
     await rewrite_call(lab, call, _with(raw, webhook="https://example.com"), NEWER)

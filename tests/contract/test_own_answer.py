@@ -42,7 +42,7 @@ async def watching(lab: Lab, *, tasks: int = 1, any: bool = False) -> tuple[Pare
 
 
 @pytest.mark.spec("Z-01")
-async def test_a_watched_task_that_parks_outside_wakes_its_parent_which_then_answers(lab: Lab) -> None:
+async def test_a_task_that_waits_externally_wakes_its_parent_which_then_answers(lab: Lab) -> None:
     at, (child,), wait = await watching(lab)
     await park(lab, at.lease)
     prompt = await prompt_of(lab, at.id)
@@ -54,7 +54,7 @@ async def test_a_watched_task_that_parks_outside_wakes_its_parent_which_then_ans
 
 
 @pytest.mark.spec("Z-01")
-async def test_a_task_that_works_again_takes_the_mark_back(lab: Lab) -> None:
+async def test_a_task_that_works_again_clears_the_mark_of_the_waiting_call(lab: Lab) -> None:
     at, (child,), wait = await watching(lab)
     call = await park_outside(lab, child)
     await park(lab, at.lease)
@@ -69,7 +69,7 @@ async def test_a_task_that_works_again_takes_the_mark_back(lab: Lab) -> None:
 
 
 @pytest.mark.spec("Z-01")
-async def test_a_wait_for_any_task_is_outside_when_all_of_them_are(lab: Lab) -> None:
+async def test_a_wait_for_any_task_answers_when_all_tasks_wait_externally(lab: Lab) -> None:
     at, children, wait = await watching(lab, tasks=3, any=True)
     await park(lab, at.lease)
     prompt = await prompt_of(lab, at.id)
@@ -83,7 +83,7 @@ async def test_a_wait_for_any_task_is_outside_when_all_of_them_are(lab: Lab) -> 
 
 
 @pytest.mark.spec("Z-01")
-async def test_the_outside_is_passed_on_to_the_root(lab: Lab) -> None:
+async def test_an_external_wait_of_a_grandchild_is_passed_on_to_the_root(lab: Lab) -> None:
     at = await open_parent(lab)
     child = await at.launch(at.calls[0], background=False)
     await park(lab, at.lease)
@@ -116,7 +116,7 @@ async def test_a_final_step_that_leaves_a_prompt_unread_answers_the_one_before(l
 
 
 @pytest.mark.spec("Z-02")
-async def test_a_prompt_that_comes_after_the_final_step_leaves_it_its_answer(lab: Lab) -> None:
+async def test_a_prompt_after_the_final_step_does_not_change_the_earlier_answer(lab: Lab) -> None:
     session_id, first, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.end(claim, step)
@@ -129,7 +129,7 @@ async def test_a_prompt_that_comes_after_the_final_step_leaves_it_its_answer(lab
 
 
 @pytest.mark.spec("Z-02")
-async def test_what_the_runtime_adds_extends_the_answer(lab: Lab) -> None:
+async def test_input_of_the_runtime_postpones_the_answer_to_a_prompt(lab: Lab) -> None:
     session_id, first, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.prompt(session_id, source="system")
@@ -140,7 +140,7 @@ async def test_what_the_runtime_adds_extends_the_answer(lab: Lab) -> None:
 
 
 @pytest.mark.spec("Z-02")
-async def test_a_step_that_calls_tools_answers_nobody(lab: Lab) -> None:
+async def test_a_step_with_tool_calls_answers_no_prompt(lab: Lab) -> None:
     session_id, first, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.prompt(session_id)

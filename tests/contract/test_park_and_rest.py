@@ -17,7 +17,7 @@ def _answered(lab: Lab) -> dict[MessageId, MessageId]:
 
 
 @pytest.mark.spec("S-12", "C-06")
-async def test_a_rest_ends_the_turn_and_answers_everyone_it_took_in(lab: Lab) -> None:
+async def test_a_rest_ends_the_turn_and_answers_all_its_prompts(lab: Lab) -> None:
     session_id = await lab.session()
     prompts = [await lab.prompt(session_id) for _ in range(3)]
     claim = await lab.claim(session_id)
@@ -39,7 +39,7 @@ async def test_a_rest_ends_the_turn_and_answers_everyone_it_took_in(lab: Lab) ->
     assert await lab.store.claim(session_id, ALICE, dead=None) is None
 
 
-async def test_neither_park_nor_rest_goes_past_what_arrived(lab: Lab) -> None:
+async def test_park_and_rest_are_refused_after_a_new_wake(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     decided = await lab.store.snapshot(claim)
     await lab.store.settle(call.id, completed_result())
@@ -72,7 +72,7 @@ async def test_a_park_with_only_async_calls_answers_and_waits(lab: Lab) -> None:
 
 
 @pytest.mark.spec("C-06")
-async def test_a_park_with_an_ask_open_answers_nobody_yet(lab: Lab) -> None:
+async def test_a_park_with_an_open_ask_answers_no_prompt(lab: Lab) -> None:
     session_id, claim, _call, _ = await lab.open_ask(lab.open_state())
     prompt = (await lab.store.messages(session_id))[0].info.id
     snapshot = await lab.store.snapshot(claim)
@@ -113,7 +113,7 @@ async def test_unread_input_after_an_error_keeps_the_session_ready(lab: Lab) -> 
     assert (await lab.store.control(session_id)).turn == 2
 
 
-async def test_what_follows_from_a_rest_commits_with_it(lab: Lab) -> None:
+async def test_the_facts_of_a_rest_commit_with_it(lab: Lab) -> None:
     parent, _, (call,) = await lab.start_calls(lab.open_state())
     session_id, _, claim = await lab.claim_prompted()
     snapshot = await lab.end(claim, await lab.step(claim))
@@ -128,7 +128,7 @@ async def test_what_follows_from_a_rest_commits_with_it(lab: Lab) -> None:
     assert (await lab.store.control(session_id)).state == "idle"
 
 
-async def test_a_rest_that_leaves_input_for_itself_is_ready_again(lab: Lab) -> None:
+async def test_a_session_that_rests_with_new_input_is_ready_again(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     snapshot = await lab.end(claim, await lab.step(claim))
     lab.commits.clear()
@@ -140,7 +140,7 @@ async def test_a_rest_that_leaves_input_for_itself_is_ready_again(lab: Lab) -> N
     assert session_id in lab.woken
 
 
-async def test_a_fact_about_something_that_is_over_does_not_keep_a_session_from_rest(lab: Lab) -> None:
+async def test_a_session_rests_despite_facts_about_ended_calls_and_sessions(lab: Lab) -> None:
     _, _, (call,) = await lab.start_calls(lab.open_state())
     await lab.store.settle(call.id, completed_result("first"))
     gone = await lab.session()
@@ -171,7 +171,7 @@ async def _next_turn(lab: Lab, session_id: SessionId) -> Claim:
 
 
 @pytest.mark.spec("X-11")
-async def test_a_crash_loop_rests_with_an_error_that_answers_everyone(lab: Lab) -> None:
+async def test_a_crash_loop_rests_with_an_error_that_answers_all_prompts(lab: Lab) -> None:
     session_id, prompt, claim = await lab.claim_prompted()
     await lab.step(claim)
     later = await lab.prompt(session_id)

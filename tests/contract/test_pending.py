@@ -32,7 +32,7 @@ def waiting(lab: Lab, state: AsyncState = LATER, **more: int | None) -> Open:
 
 
 @pytest.mark.spec("P-01")
-async def test_what_is_known_of_a_call_stays_from_its_start_to_long_after_its_end(lab: Lab) -> None:
+async def test_the_async_state_of_a_call_is_kept_after_it_is_settled(lab: Lab) -> None:
     _, claim, (call,) = await lab.start_calls(None)
     assert call.later is None
     assert pending_status(call) is None
@@ -52,7 +52,7 @@ async def test_what_is_known_of_a_call_stays_from_its_start_to_long_after_its_en
 
 
 @pytest.mark.spec("P-09")
-async def test_they_are_found_by_status_and_session_a_page_at_a_time(lab: Lab) -> None:
+async def test_pending_calls_are_listed_by_status_and_session_in_pages(lab: Lab) -> None:
     first, _, calls = await lab.start_calls(*(waiting(lab) for _ in range(3)))
     second, _, (other,) = await lab.start_calls(waiting(lab))
     ids = sorted([*(call.id for call in calls), other.id])
@@ -70,7 +70,7 @@ async def test_they_are_found_by_status_and_session_a_page_at_a_time(lab: Lab) -
 
 
 @pytest.mark.spec("P-09")
-async def test_a_page_is_full_though_some_of_them_cannot_be_read(lab: Lab) -> None:
+async def test_a_page_is_full_despite_unreadable_calls(lab: Lab) -> None:
     session_id, _, _ = await lab.start_calls(*(waiting(lab) for _ in range(4)))
     broken, first, second, third = sorted(await lab.store.calls(session_id), key=lambda call: call.id)
     await rewrite_call(lab, broken, b'{"state":{"type":"levitating"}}', 1)
@@ -83,7 +83,7 @@ async def test_a_page_is_full_though_some_of_them_cannot_be_read(lab: Lab) -> No
 
 
 @pytest.mark.spec("P-05")
-async def test_what_does_not_wait_for_the_outside_is_no_pending_call(lab: Lab) -> None:
+async def test_a_call_that_is_not_async_is_no_pending_call(lab: Lab) -> None:
     session_id, _, (plain,) = await lab.start_calls(None)
     for unknown in (plain.id, CallId("tool_nothing"), CallId("")):
         with pytest.raises(NotFound, match="no pending call"):
@@ -112,7 +112,7 @@ async def test_a_call_that_never_started_takes_no_result(lab: Lab) -> None:
 
 
 @pytest.mark.spec("P-07")
-async def test_people_are_warned_once_and_nobody_is_woken_by_it(lab: Lab) -> None:
+async def test_an_expiry_warning_is_published_once_and_wakes_no_session(lab: Lab) -> None:
     now = lab.clock.now()
     session_id, claim, (call,) = await lab.start_calls(waiting(lab, due=now + 100, warn=now + 90))
     snapshot = await lab.store.snapshot(claim)
@@ -136,7 +136,7 @@ async def test_people_are_warned_once_and_nobody_is_woken_by_it(lab: Lab) -> Non
 
 
 @pytest.mark.spec("P-07")
-async def test_who_was_away_for_all_of_it_is_not_warned_of_what_is_over(lab: Lab) -> None:
+async def test_a_call_that_is_already_due_expires_without_a_warning(lab: Lab) -> None:
     now = lab.clock.now()
     _, _, (call,) = await lab.start_calls(waiting(lab, due=now + 100, warn=now + 90))
     lab.clock.advance(1_000)
@@ -157,7 +157,7 @@ async def test_secrets_are_kept_beside_a_call_and_go_with_its_session(lab: Lab) 
     assert await lab.store.pending.issued_secret(call.id) is None
 
 
-async def test_one_first_key_counts_for_all_who_propose_one(lab: Lab) -> None:
+async def test_concurrent_proposals_of_a_first_key_agree_on_one(lab: Lab) -> None:
     assert await lab.store.pending.secret_keys() == ()
     proposed = [bytes([n]) * 32 for n in range(5)]
     answers = await asyncio.gather(*(lab.store.pending.ensure_key(key) for key in proposed))
@@ -167,7 +167,7 @@ async def test_one_first_key_counts_for_all_who_propose_one(lab: Lab) -> None:
 
 
 @pytest.mark.spec("P-15")
-async def test_what_was_settled_long_ago_is_forgotten_in_bounded_pieces(lab: Lab) -> None:
+async def test_calls_settled_long_ago_are_forgotten_in_bounded_pieces(lab: Lab) -> None:
     session_id, claim, calls = await lab.start_calls(*(waiting(lab) for _ in range(4)))
     secret = KeepSecret(session_id, calls[0].id, "in", "whsec_abc")
     await lab.store.open_call(claim, calls[0].id, waiting(lab), (secret,))
@@ -189,7 +189,7 @@ async def test_what_was_settled_long_ago_is_forgotten_in_bounded_pieces(lab: Lab
 
 
 @pytest.mark.spec("P-05")
-async def test_of_two_results_at_once_one_counts_and_the_other_hears_which(lab: Lab) -> None:
+async def test_one_of_two_concurrent_results_counts_and_the_error_names_it(lab: Lab) -> None:
     _, _, (call,) = await lab.start_calls(waiting(lab))
     both = await asyncio.gather(
         lab.store.settle(call.id, Completed("one")),

@@ -10,7 +10,7 @@ from tests.support.store.lab import ALICE, BOB, Lab, ask_id
 
 
 @pytest.mark.spec("A-06")
-async def test_changed_arguments_are_kept_and_shown_with_those_of_the_model_beside(lab: Lab) -> None:
+async def test_arguments_changed_by_hooks_are_stored_beside_those_of_the_model(lab: Lab) -> None:
     _, claim, (call,) = await lab.start_calls(None)
     snapshot = await lab.store.prepare(claim, (PreparedInput(call.id, {"x": 1}),))
     (prepared,) = snapshot.requested_calls
@@ -19,14 +19,14 @@ async def test_changed_arguments_are_kept_and_shown_with_those_of_the_model_besi
     assert render(prepared) in (await lab.store.message(call.message_id)).parts
 
 
-async def test_it_is_prepared_once(lab: Lab) -> None:
+async def test_a_call_is_prepared_once(lab: Lab) -> None:
     _, claim, (call,) = await lab.start_calls(None)
     await lab.store.prepare(claim, (PreparedInput(call.id, call.input),))
     snapshot = await lab.store.prepare(claim, (PreparedInput(call.id, {"late": True}),))
     assert snapshot.requested_calls == (replace(call, prepared=True),)
 
 
-async def test_a_yes_counts_for_the_arguments_it_was_given_to(lab: Lab) -> None:
+async def test_a_grant_is_dropped_when_hooks_change_the_arguments(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(None)
     asked = await lab.move(claim, call, lab.ask(session_id))
     granted = await lab.store.answer(ask_id(asked), Once())
@@ -44,7 +44,7 @@ async def test_a_call_that_runs_is_not_changed_any_more(lab: Lab) -> None:
     assert not isinstance(started.state, Requested)
 
 
-async def test_who_lost_the_session_prepares_nothing(lab: Lab) -> None:
+async def test_a_run_that_lost_its_claim_prepares_no_call(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(None)
     mine = await lab.claim(session_id, BOB, dead=ALICE)
     with pytest.raises(ClaimLost):

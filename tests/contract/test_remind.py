@@ -88,7 +88,7 @@ async def test_a_step_that_was_cut_off_is_not_reminded_again(lab: Lab) -> None:
     assert again.message.parent_id == message_id
 
 
-async def test_who_was_spoken_to_before_and_what_is_left_to_do_is_known(lab: Lab) -> None:
+async def test_a_step_knows_the_previous_agent_and_the_todos(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.end(claim, step)
@@ -126,7 +126,7 @@ async def test_steps_are_counted_in_their_turn(lab: Lab) -> None:
 
 
 @pytest.mark.spec("A-08")
-async def test_a_call_knows_how_many_of_its_kind_came_just_before_it_in_its_turn(lab: Lab) -> None:
+async def test_a_call_counts_the_equal_calls_directly_before_it(lab: Lab) -> None:
     _, _, claim = await lab.claim_prompted()
     repeats = []
     for given in ({"n": 1}, {"n": 1}, {"n": 2}, {"n": 2}, {"n": 2}, {"n": 1}):

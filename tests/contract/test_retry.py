@@ -17,7 +17,7 @@ from tests.support.store.step import BUSY, build_retry, fail_first_step
 
 
 @pytest.mark.spec("C-05", "C-06")
-async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab) -> None:
+async def test_a_failed_try_waits_as_a_row_and_the_status_shows_it(lab: Lab) -> None:
     claim, step = await fail_first_step(lab)
     due = lab.clock.now() + 60_000
     waiting = Retry(attempt=1, message="overloaded", next=due)
@@ -31,7 +31,7 @@ async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab)
     assert state == "backoff"
 
 
-async def test_when_it_is_due_is_told_with_the_park_before_it_did_not_count(lab: Lab) -> None:
+async def test_the_due_time_of_a_backoff_is_published_with_the_park(lab: Lab) -> None:
     """Whoever was told with the failure alone found nothing due, and looked again half a minute later."""
     _, _, claim = await lab.claim_prompted()
     snapshot = await lab.store.retry_step(claim, build_retry(lab, await lab.step(claim)))
@@ -41,7 +41,7 @@ async def test_when_it_is_due_is_told_with_the_park_before_it_did_not_count(lab:
     assert [due for commit in lab.commits for due in commit.due] == [await lab.store.next_due()]
 
 
-async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) -> None:
+async def test_a_session_in_backoff_is_woken_once_when_it_is_due(lab: Lab) -> None:
     claim, _ = await fail_first_step(lab)
     assert await lab.store.expire() == 0
     lab.clock.advance(60_000)
@@ -53,7 +53,7 @@ async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) ->
 
 
 @pytest.mark.parametrize("kind", ["task", "ask", "question"])
-async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: Lab, kind: OpenKind) -> None:
+async def test_a_session_blocked_by_a_call_is_not_woken_for_its_next_try(lab: Lab, kind: OpenKind) -> None:
     """The call wakes it. A run before that could only stop again, and would be woken again, and again."""
     _, claim, (call,) = await lab.start_calls(None)
     step = await lab.step(claim)
@@ -66,7 +66,7 @@ async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: La
     assert await lab.store.next_due() is None
 
 
-async def test_the_next_try_goes_on_under_the_message_that_said_nothing(lab: Lab) -> None:
+async def test_the_next_try_reuses_the_message_of_a_try_without_output(lab: Lab) -> None:
     claim, step = await fail_first_step(lab)
     lab.clock.advance(60_000)
     await lab.store.expire()
@@ -82,7 +82,7 @@ async def test_the_next_try_goes_on_under_the_message_that_said_nothing(lab: Lab
     assert states == [("failed", 1), ("done", 0)]
 
 
-async def test_what_was_said_is_closed_hidden_and_charged(lab: Lab) -> None:
+async def test_output_of_a_failed_try_is_closed_hidden_and_charged(lab: Lab) -> None:
     claim, step = await fail_first_step(lab, said=True)
     cut = await lab.store.message(step.id)
     assert isinstance(cut.info, AssistantMessage)
@@ -106,14 +106,14 @@ async def _woken(lab: Lab, claim: Claim) -> Claim:
 @pytest.mark.parametrize(
     ("said", "tokens", "charged"), [(False, None, 0), (False, SPENT, SPENT.input), (True, SPENT, SPENT.input)]
 )
-async def test_a_try_is_charged_what_it_reported_and_nothing_if_it_said_nothing(
+async def test_a_failed_try_is_charged_its_reported_tokens_or_nothing(
     lab: Lab, said: bool, tokens: Tokens | None, charged: int
 ) -> None:
     claim, _ = await fail_first_step(lab, said=said, tokens=tokens)
     assert ((await lab.store.session(claim.session_id)).tokens or Tokens.zero()).input == charged
 
 
-async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> None:
+async def test_input_during_a_backoff_is_answered_in_a_new_message(lab: Lab) -> None:
     claim, step = await fail_first_step(lab)
     newer = await lab.prompt(claim.session_id, "and more")
     claim = await lab.claim(claim.session_id)
@@ -133,7 +133,7 @@ async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> 
     assert (old.info.time.completed is not None) is True
 
 
-async def test_a_wait_does_not_answer_those_who_wait(lab: Lab) -> None:
+async def test_a_park_for_a_backoff_answers_no_prompt(lab: Lab) -> None:
     _, prompt, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     snapshot = await lab.store.retry_step(claim, build_retry(lab, step))
@@ -142,7 +142,7 @@ async def test_a_wait_does_not_answer_those_who_wait(lab: Lab) -> None:
 
 
 @pytest.mark.spec("C-10")
-async def test_an_abort_ends_the_wait(lab: Lab) -> None:
+async def test_an_abort_ends_the_backoff(lab: Lab) -> None:
     claim, step = await fail_first_step(lab)
     await lab.store.cancel(claim.session_id)
     claim = await lab.claim(claim.session_id)
@@ -156,7 +156,7 @@ async def test_an_abort_ends_the_wait(lab: Lab) -> None:
     assert closed.info.error is not None
 
 
-async def test_a_repeated_retry_changes_nothing_and_another_run_may_not(lab: Lab) -> None:
+async def test_a_repeated_retry_changes_nothing_and_a_lost_claim_is_refused(lab: Lab) -> None:
     _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     retry = build_retry(lab, step, tokens=SPENT)
@@ -171,7 +171,7 @@ async def test_a_repeated_retry_changes_nothing_and_another_run_may_not(lab: Lab
         await lab.store.hold_step(claim, lab.ids.request(), until=9, why="")
 
 
-async def test_a_run_may_wait_before_its_first_try_and_longer_before_the_next(lab: Lab) -> None:
+async def test_a_step_may_be_held_before_its_first_try_and_held_longer(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     until = lab.clock.now() + 9_000
     held = await lab.store.hold_step(claim, lab.ids.request(), until=until, why="cooling")
@@ -199,7 +199,7 @@ async def test_a_later_try_is_estimated_like_the_first(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("error", "charged"), [(BUSY, False), (aborted_error(), True)])
-async def test_a_request_that_failed_without_a_word_is_free_unless_it_was_aborted(
+async def test_a_request_that_failed_without_output_is_free_unless_aborted(
     lab: Lab, error: Failure, charged: bool
 ) -> None:
     session_id, _, claim = await lab.claim_prompted()
@@ -210,7 +210,7 @@ async def test_a_request_that_failed_without_a_word_is_free_unless_it_was_aborte
     assert (spent.input > 0) is charged
 
 
-async def test_a_turn_that_ends_otherwise_during_the_wait_leaves_nothing_half_open(lab: Lab) -> None:
+async def test_a_turn_that_ends_during_a_backoff_closes_its_message(lab: Lab) -> None:
     claim, step = await fail_first_step(lab)
     await lab.prompt(claim.session_id)
     claim = await lab.claim(claim.session_id)
@@ -222,7 +222,7 @@ async def test_a_turn_that_ends_otherwise_during_the_wait_leaves_nothing_half_op
     assert (closed.info.error is not None) is True
 
 
-async def test_a_process_that_dies_while_it_waits_leaves_the_wait(lab: Lab) -> None:
+async def test_a_backoff_survives_the_death_of_its_owner(lab: Lab) -> None:
     _, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.store.retry_step(claim, build_retry(lab, step))
@@ -251,7 +251,7 @@ async def test_the_first_prompt_names_a_root_session(lab: Lab, text: str, title:
 
 
 @pytest.mark.spec("S-02")
-async def test_nothing_else_names_a_session(lab: Lab) -> None:
+async def test_other_input_does_not_change_the_title_of_a_session(lab: Lab) -> None:
     named = await lab.session()
     await lab.store.conversation.update_session(named, SessionChanges(title="Mine"))
     await lab.prompt(named, "hello")

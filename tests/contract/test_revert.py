@@ -27,7 +27,7 @@ def mark(message_id: MessageId, **more: str) -> Revert:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_mark_takes_nothing_away_and_can_be_taken_back(lab: Lab) -> None:
+async def test_marking_messages_undone_removes_nothing_and_can_be_unmarked(lab: Lab) -> None:
     session_id, asked = await answered(lab)
     before = await lab.store.messages(session_id)
     marked = await lab.store.reverts.mark_undone(session_id, mark(asked))
@@ -40,7 +40,7 @@ async def test_a_mark_takes_nothing_away_and_can_be_taken_back(lab: Lab) -> None
 
 
 @pytest.mark.spec("X-01")
-async def test_the_next_input_removes_what_is_undone_and_its_key_stays_known(lab: Lab) -> None:
+async def test_the_next_input_removes_undone_messages_and_keeps_their_input_rows(lab: Lab) -> None:
     session_id, asked = await answered(lab)
     gone = [entry.info.id for entry in await lab.store.messages(session_id)]
     await lab.store.reverts.mark_undone(session_id, mark(asked))
@@ -54,7 +54,7 @@ async def test_the_next_input_removes_what_is_undone_and_its_key_stays_known(lab
 
 
 @pytest.mark.spec("X-01")
-async def test_while_files_are_under_way_input_is_kept_and_nothing_goes_yet(lab: Lab) -> None:
+async def test_input_during_a_file_restore_is_admitted_and_removes_nothing_yet(lab: Lab) -> None:
     session_id, asked = await answered(lab)
     await lab.store.reverts.mark_undone(session_id, mark(asked, snapshot="abc"))
     new = await lab.prompt(session_id, "again")
@@ -68,7 +68,7 @@ async def test_while_files_are_under_way_input_is_kept_and_nothing_goes_yet(lab:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_call_that_is_undone_is_settled_and_the_turn_that_waited_for_it_is_over(lab: Lab) -> None:
+async def test_an_undone_call_is_settled_and_its_turn_ends(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(lab.open_state())
     await lab.store.park(claim, 10**6)
     assert isinstance(await lab.store.status(session_id), WaitingAsync)
@@ -84,7 +84,7 @@ async def test_a_call_that_is_undone_is_settled_and_the_turn_that_waited_for_it_
 
 
 @pytest.mark.spec("X-01")
-async def test_who_is_at_work_or_asks_is_busy(lab: Lab) -> None:
+async def test_a_session_that_runs_or_asks_cannot_be_undone(lab: Lab) -> None:
     session_id, asked, claim = await lab.claim_prompted()
     with pytest.raises(SessionBusy):
         await lab.store.reverts.plan_undo(session_id, asked)
@@ -98,7 +98,7 @@ async def test_who_is_at_work_or_asks_is_busy(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_step_names_its_snapshots_once_and_only_with_its_lease(lab: Lab) -> None:
+async def test_snapshots_of_a_step_are_stored_once_and_only_under_its_claim(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(None)
     finish = StepFinishPart(
         id=lab.ids.part(),

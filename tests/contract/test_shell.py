@@ -20,7 +20,7 @@ def a_shell(lab: Lab, session_id: SessionId, *, key: str = "shell") -> NewShell:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
+async def test_a_shell_command_is_a_turn_with_one_requested_call(lab: Lab) -> None:
     session_id = await lab.session()
     new = a_shell(lab, session_id)
     admitted = await lab.store.actions.admit_shell(new)
@@ -75,7 +75,7 @@ async def test_the_same_key_again_changes_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_session_that_is_at_work_takes_no_command_and_nothing_is_kept(lab: Lab) -> None:
+async def test_a_busy_session_refuses_a_shell_command_and_stores_nothing(lab: Lab) -> None:
     queued, *_ = await lab.claim_prompted()
     waiting, waits, _ = await lab.start_calls(lab.open_state())
     snapshot = await lab.store.snapshot(waits)
@@ -92,7 +92,7 @@ async def test_a_session_that_is_at_work_takes_no_command_and_nothing_is_kept(la
 
 
 @pytest.mark.spec("X-01")
-async def test_input_that_comes_meanwhile_begins_a_turn_of_its_own(lab: Lab) -> None:
+async def test_input_during_a_shell_command_begins_its_own_turn(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.store.actions.admit_shell(a_shell(lab, session_id))
     claim = await lab.claim(session_id)
@@ -109,7 +109,7 @@ async def test_input_that_comes_meanwhile_begins_a_turn_of_its_own(lab: Lab) -> 
 
 
 @pytest.mark.spec("X-01")
-async def test_what_an_aborted_command_had_printed_is_kept_with_its_end(lab: Lab) -> None:
+async def test_output_of_an_aborted_shell_command_is_kept(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.store.actions.admit_shell(a_shell(lab, session_id))
     claim = await lab.claim(session_id)
@@ -130,7 +130,7 @@ async def test_what_an_aborted_command_had_printed_is_kept_with_its_end(lab: Lab
 
 
 @pytest.mark.spec("X-01")
-async def test_an_id_that_its_sender_chose_is_the_newest_of_the_session(lab: Lab) -> None:
+async def test_a_shell_command_with_an_older_message_id_is_refused(lab: Lab) -> None:
     session_id = await lab.session()
     old = a_shell(lab, session_id)
     message = replace(old.prompt.message, id="msg_000000000001AAAAAAAAAAAAAA")

@@ -44,7 +44,7 @@ async def test_a_step_promotes_unread_input_in_the_order_of_admission(lab: Lab) 
         assert row.answer_id is None
 
 
-async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
+async def test_a_step_opens_a_message_with_the_agent_and_model_of_its_prompt(lab: Lab) -> None:
     session_id, prompt, claim = await lab.claim_prompted()
     lab.commits.clear()
     new = lab.new_step()
@@ -71,7 +71,7 @@ async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
     assert estimated == 1
 
 
-async def test_the_second_step_of_a_turn_keeps_the_parent_and_reads_only_what_is_new(lab: Lab) -> None:
+async def test_the_second_step_of_a_turn_keeps_the_parent_and_reads_new_messages(lab: Lab) -> None:
     session_id, prompt, claim = await lab.claim_prompted()
     first = await lab.step(claim)
     call = lab.call(first)
@@ -219,7 +219,7 @@ async def test_ending_a_step_twice_changes_nothing(lab: Lab) -> None:
     assert (await lab.store.session(session_id)).tokens == SPENT
 
 
-async def test_a_step_without_a_report_is_charged_as_estimated(lab: Lab) -> None:
+async def test_a_step_without_reported_tokens_is_charged_as_estimated(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.end(claim, step, tokens=None)
@@ -245,7 +245,7 @@ async def test_a_failed_step_is_published_as_an_error(lab: Lab) -> None:
     assert info.error == error
 
 
-async def test_the_estimate_grows_with_what_is_read(lab: Lab) -> None:
+async def test_the_token_estimate_grows_with_the_length_of_the_prompt(lab: Lab) -> None:
     estimates = []
     for text in ("short", "long " * 1_000):
         session_id = await lab.session()
@@ -274,7 +274,7 @@ def going_on(lab: Lab, session_id: SessionId, step: Step) -> StepEnd:
 
 
 @pytest.mark.spec("C-08")
-async def test_what_makes_a_turn_go_on_commits_with_the_step_that_would_end_it(lab: Lab) -> None:
+async def test_input_that_continues_a_turn_commits_with_its_last_step(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     after = await lab.store.finish_step(claim, going_on(lab, session_id, step))
@@ -288,7 +288,7 @@ async def test_what_makes_a_turn_go_on_commits_with_the_step_that_would_end_it(l
 
 
 @pytest.mark.spec("C-08", "C-10")
-async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(lab: Lab) -> None:
+async def test_no_continuation_is_added_to_a_cancelled_or_continuing_turn(lab: Lab) -> None:
     cancelled, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.store.cancel(cancelled)
@@ -305,7 +305,7 @@ async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(l
 
 
 @pytest.mark.spec("C-10")
-async def test_what_a_step_wants_to_be_told_is_left_out_if_its_turn_was_cancelled(lab: Lab) -> None:
+async def test_input_added_by_a_step_is_dropped_if_its_turn_was_cancelled(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await lab.store.cancel(session_id)

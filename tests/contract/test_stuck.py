@@ -22,7 +22,7 @@ async def stuck_call(lab: Lab) -> tuple[SessionId, Call]:
 
 
 @pytest.mark.spec("X-11")
-async def test_the_row_is_named_and_nothing_is_done(lab: Lab) -> None:
+async def test_a_stuck_row_is_named_in_the_error_and_nothing_expires(lab: Lab) -> None:
     _, stuck = await stuck_call(lab)
     lab.clock.advance(1)
     before = await lab.read_everything()
@@ -52,7 +52,7 @@ async def test_a_row_that_is_put_off_lets_the_others_expire_and_is_due_again_lat
         await lab.store.expire()
 
 
-async def test_what_has_ended_meanwhile_is_not_put_off(lab: Lab) -> None:
+async def test_a_settled_call_is_not_put_off(lab: Lab) -> None:
     _, _, (call,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
     lab.clock.advance(1)
     await lab.store.expire()

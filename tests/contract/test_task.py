@@ -37,7 +37,7 @@ async def test_a_launch_is_a_session_its_input_and_its_task_in_one_commit(lab: L
 
 
 @pytest.mark.spec("T-01")
-async def test_a_launch_whose_call_has_its_result_launches_nothing(lab: Lab) -> None:
+async def test_a_launch_by_a_settled_call_creates_no_task(lab: Lab) -> None:
     boss = await open_parent(lab)
     (call,) = boss.calls
     await lab.store.settle(call.id, Completed("from outside"))
@@ -63,7 +63,7 @@ async def test_a_launch_over_a_limit_settles_its_call_with_the_reason(
 
 
 @pytest.mark.spec("T-09", "T-15", "T-03")
-async def test_an_end_is_the_last_state_the_notice_and_the_wake_in_one_commit(lab: Lab) -> None:
+async def test_an_end_commits_the_task_state_the_notice_and_the_wake_together(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     assert await boss.rest()
@@ -83,7 +83,7 @@ async def test_an_end_is_the_last_state_the_notice_and_the_wake_in_one_commit(la
 
 
 @pytest.mark.spec("T-12", "T-15")
-async def test_ends_are_told_together_by_the_next_step_and_only_once(lab: Lab) -> None:
+async def test_notices_are_given_together_by_the_next_step_and_only_once(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     children = [
         await boss.launch(call, description=name) for call, name in zip(boss.calls, "AB", strict=True)
@@ -132,7 +132,7 @@ async def test_a_failed_child_is_a_failed_call(lab: Lab) -> None:
 
 @pytest.mark.spec("T-15", "T-04")
 @pytest.mark.parametrize("any", [False, True])
-async def test_a_wait_brings_the_end_that_it_waits_for_and_consumes_its_notice(lab: Lab, any: bool) -> None:
+async def test_a_wait_returns_the_result_of_its_task_and_consumes_its_notice(lab: Lab, any: bool) -> None:
     boss = await open_parent(lab, 2)
     first, second = boss.calls
     child = await boss.launch(first)
@@ -146,7 +146,7 @@ async def test_a_wait_brings_the_end_that_it_waits_for_and_consumes_its_notice(l
 
 
 @pytest.mark.spec("T-04", "T-15")
-async def test_a_wait_for_any_is_ended_by_another_which_is_still_to_be_told(lab: Lab) -> None:
+async def test_a_wait_for_any_task_ends_with_a_sibling_and_leaves_its_notice_due(lab: Lab) -> None:
     boss = await open_parent(lab, 3)
     one, other, wait = boss.calls
     child, sibling = await boss.launch(one), await boss.launch(other)
@@ -239,7 +239,7 @@ async def test_a_child_with_live_tasks_of_its_own_has_not_ended(lab: Lab) -> Non
 
 
 @pytest.mark.spec("T-09")
-async def test_from_the_foreground_to_the_background_once(lab: Lab) -> None:
+async def test_a_sync_task_moves_to_the_background_once(lab: Lab) -> None:
     boss = await open_parent(lab)
     (call,) = boss.calls
     child = await boss.launch(call, background=False)
@@ -258,7 +258,7 @@ async def test_from_the_foreground_to_the_background_once(lab: Lab) -> None:
 
 
 @pytest.mark.spec("T-16", "C-04")
-async def test_the_feed_gives_tasks_as_they_are(lab: Lab) -> None:
+async def test_the_feed_has_tasks_in_their_current_state(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     cursor = await lab.store.cursor()
     ended, live = [await boss.launch(call) for call in boss.calls]

@@ -30,7 +30,7 @@ async def test_nothing_is_launched_after_a_cancel(lab: Lab) -> None:
 
 
 @pytest.mark.spec("D-06", "T-15")
-async def test_a_cancel_of_the_parent_ends_its_tasks_and_wakes_nobody(lab: Lab) -> None:
+async def test_a_cancel_of_the_parent_ends_its_tasks_with_quiet_notices(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     back = await boss.launch(boss.calls[0])
     front = await boss.launch(boss.calls[1], background=False)
@@ -58,7 +58,7 @@ async def test_a_cancel_of_the_turn_spares_the_background(lab: Lab) -> None:
 
 
 @pytest.mark.spec("T-05", "T-15")
-async def test_a_parent_that_cancels_knows_it(lab: Lab) -> None:
+async def test_a_task_cancelled_by_its_parent_leaves_no_notice(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     child = await boss.launch(boss.calls[0])
     fact = CancelTasks((child,), "parent")
@@ -87,7 +87,7 @@ async def test_cleared_tasks_are_gone_and_their_sessions_are_not(lab: Lab) -> No
 
 
 @pytest.mark.spec("D-06", "T-15")
-async def test_the_deletion_of_a_child_tells_its_parent_and_keeps_the_task(lab: Lab) -> None:
+async def test_the_deletion_of_a_child_leaves_a_notice_and_keeps_the_task(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await lab.store.delete_session(child)
@@ -126,7 +126,7 @@ async def test_a_deadline_ends_a_task_by_the_stores_clock(lab: Lab) -> None:
 
 
 @pytest.mark.spec("D-10", "X-07")
-async def test_other_processes_hear_of_a_deadline(lab: Lab) -> None:
+async def test_other_processes_read_the_deadline_of_a_resumed_task(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], longest=1_000)
     await work_child(lab, child)
@@ -159,7 +159,7 @@ async def test_a_sweep_finds_an_end_that_was_missed(lab: Lab) -> None:
 
 
 @pytest.mark.spec("D-10")
-async def test_places_are_given_in_order_and_kept_by_nobody_who_waits(lab: Lab) -> None:
+async def test_places_are_given_in_order_and_freed_by_sessions_that_park(lab: Lab) -> None:
     boss = await open_parent(lab, 3)
     one, two, three = [await boss.launch(call, crowd=1) for call in boss.calls]
     claim = await lab.claim(one)
@@ -183,7 +183,7 @@ async def test_places_are_given_in_order_and_kept_by_nobody_who_waits(lab: Lab) 
 
 
 @pytest.mark.spec("D-10")
-async def test_what_is_cancelled_need_not_queue_to_be_ended(lab: Lab) -> None:
+async def test_a_cancelled_session_can_be_claimed_without_a_place(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     one, two = [await boss.launch(call, crowd=1) for call in boss.calls]
     await lab.claim(one)
@@ -192,7 +192,7 @@ async def test_what_is_cancelled_need_not_queue_to_be_ended(lab: Lab) -> None:
 
 
 @pytest.mark.spec("T-03")
-async def test_a_child_whose_process_dies_again_and_again_ends_by_a_crash(lab: Lab) -> None:
+async def test_a_child_in_a_crash_loop_ends_with_an_error(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     claim = await lab.claim(child)
@@ -222,7 +222,7 @@ async def test_a_child_that_a_person_rejects_ends_with_an_error_by_the_user(lab:
 
 
 @pytest.mark.spec("D-10", "D-06")
-async def test_as_many_as_are_deleted_at_work_may_go_on_instead(lab: Lab) -> None:
+async def test_deleting_working_sessions_frees_as_many_places(lab: Lab) -> None:
     boss = await open_parent(lab, 4)
     first, *queued = [await boss.launch(call, crowd=2) for call in boss.calls]
     claim = await lab.claim(first)
@@ -240,7 +240,7 @@ async def test_as_many_as_are_deleted_at_work_may_go_on_instead(lab: Lab) -> Non
 
 
 @pytest.mark.spec("D-10")
-async def test_who_was_deleted_or_cleared_counts_among_those_that_were_launched(lab: Lab) -> None:
+async def test_deleted_and_cleared_tasks_count_towards_the_launch_limit(lab: Lab) -> None:
     """Found by a soak: deleting children made room for more than a session may launch."""
     boss = await open_parent(lab, 5)
     gone, _ = [await boss.launch(call) for call in boss.calls[:2]]

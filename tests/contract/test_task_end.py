@@ -20,7 +20,7 @@ async def _rest(lab: Lab, claim: Claim, reason: RestReason) -> bool:
 
 
 @pytest.mark.spec("D-06", "T-09")
-async def test_a_turn_cancelled_while_it_waited_for_a_task_that_has_ended_is_an_end(lab: Lab) -> None:
+async def test_a_task_cancelled_while_it_waits_for_its_own_task_ends_as_cancelled(lab: Lab) -> None:
     """The end came between the cancel and the rest, and the call that waited has consumed it."""
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
@@ -39,7 +39,7 @@ async def test_a_turn_cancelled_while_it_waited_for_a_task_that_has_ended_is_an_
 
 
 @pytest.mark.spec("T-08", "T-15")
-async def test_a_wait_for_a_later_run_does_not_swallow_the_end_of_an_earlier_one(lab: Lab) -> None:
+async def test_a_wait_for_a_later_run_keeps_the_notice_of_an_earlier_run(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     child = await boss.launch(boss.calls[0])
     await work_child(lab, child, "Red.")
@@ -54,7 +54,7 @@ async def test_a_wait_for_a_later_run_does_not_swallow_the_end_of_an_earlier_one
 
 @pytest.mark.spec("T-15")
 @pytest.mark.parametrize("waits", [True, False])
-async def test_an_end_is_said_once_however_its_result_is_read(lab: Lab, waits: bool) -> None:
+async def test_an_end_is_published_once_with_or_without_a_waiting_call(lab: Lab, waits: bool) -> None:
     boss = await open_parent(lab, 2)
     launch, read = boss.calls
     child = await boss.launch(launch)
@@ -69,7 +69,7 @@ async def test_an_end_is_said_once_however_its_result_is_read(lab: Lab, waits: b
 
 
 @pytest.mark.spec("T-15", "D-06")
-async def test_an_end_by_a_cancel_is_told_later_if_the_call_that_waited_was_given_up_before(lab: Lab) -> None:
+async def test_a_cancelled_sync_task_leaves_a_quiet_notice_if_no_call_waits(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], background=False)
     assert await _rest(lab, boss.lease, "crash_loop")
@@ -79,7 +79,7 @@ async def test_an_end_by_a_cancel_is_told_later_if_the_call_that_waited_was_give
 
 
 @pytest.mark.spec("T-09")
-async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(lab: Lab) -> None:
+async def test_a_late_sweep_does_not_end_a_task_in_backoff(lab: Lab) -> None:
     """Its end was missed, somebody resumed it, and it waits for its provider when the sweep gets to it."""
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
@@ -102,7 +102,7 @@ async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(
 
 
 @pytest.mark.parametrize("name", ["session", "call", "wait"])
-async def test_a_child_ends_whatever_became_of_the_rows_of_its_parent(lab: Lab, name: str) -> None:
+async def test_a_child_ends_even_if_rows_of_its_parent_are_unreadable(lab: Lab, name: str) -> None:
     boss = await open_parent(lab, 2)
     child = await boss.launch(boss.calls[0], background=False)
     if name == "wait":
@@ -119,7 +119,7 @@ async def test_a_child_ends_whatever_became_of_the_rows_of_its_parent(lab: Lab, 
     assert task.result == "Red."
 
 
-async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(lab: Lab) -> None:
+async def test_calls_that_wait_for_an_unreadable_task_fail_when_it_rests(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     (front, watch) = boss.calls
     fact = boss.spawn(front, background=False)
@@ -139,7 +139,9 @@ async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(
 @pytest.mark.spec("D-06")
 @pytest.mark.parametrize("name", ["session", "call"])
 @pytest.mark.parametrize("how", ["abort", "deadline"])
-async def test_a_broken_child_keeps_nobody_else_from_being_cancelled(lab: Lab, name: str, how: str) -> None:
+async def test_an_unreadable_child_does_not_prevent_the_cancel_of_others(
+    lab: Lab, name: str, how: str
+) -> None:
     boss = await open_parent(lab)
     top = await boss.launch(boss.calls[0], due=lab.clock.now() + 1)
     boss_below = await open_middle(lab, top, 3)

@@ -42,7 +42,7 @@ async def test_a_notice_counts_background_tasks_alone(lab: Lab) -> None:
 
 
 @pytest.mark.spec("Z-03")
-async def test_a_board_is_of_background_tasks_unless_it_is_asked_for_others(lab: Lab) -> None:
+async def test_the_board_shows_background_tasks_unless_another_kind_is_given(lab: Lab) -> None:
     _, (first, second, waited) = await _mixed(lab)
     await work_child(lab, waited)
     wanted: dict[KindFilter, list[SessionId]] = {
@@ -128,7 +128,7 @@ async def test_the_kind_of_a_task_is_that_of_its_latest_run(lab: Lab) -> None:
 
 
 @pytest.mark.spec("Z-03")
-async def test_a_row_that_says_nothing_of_its_kind_is_of_the_background(lab: Lab) -> None:
+async def test_a_task_row_without_a_kind_is_a_background_task(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     raw, version = await task_row(lab, child)
@@ -137,7 +137,7 @@ async def test_a_row_that_says_nothing_of_its_kind_is_of_the_background(lab: Lab
     assert (await lab.store.board.page(TaskQuery())).total == 1
 
 
-async def test_a_task_whose_session_was_deleted_is_listed_wherever_its_row_is(lab: Lab) -> None:
+async def test_a_task_of_a_deleted_session_stays_in_all_lists(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     ended, live = [await boss.launch(call) for call in boss.calls]
     await work_child(lab, ended)

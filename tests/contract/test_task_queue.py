@@ -24,7 +24,7 @@ async def _crowded(lab: Lab) -> tuple[Parent, SessionId, Parent, SessionId]:
 
 
 @pytest.mark.spec("D-10", "D-06")
-async def test_a_place_goes_to_nobody_who_is_deleted_together_with_who_had_it(lab: Lab) -> None:
+async def test_a_place_freed_by_a_deletion_goes_to_a_session_that_remains(lab: Lab) -> None:
     _, first, _, last = await _crowded(lab)
     before = len(lab.commits)
     await lab.store.delete_session(first)
@@ -44,7 +44,7 @@ async def test_a_process_that_stops_hands_the_queue_over_to_the_others(lab: Lab)
 
 
 @pytest.mark.spec("D-10", "D-06")
-async def test_who_leaves_the_queue_by_a_cancel_lets_the_next_one_go(lab: Lab) -> None:
+async def test_the_cancel_of_a_queued_session_wakes_the_next_one(lab: Lab) -> None:
     boss = await open_parent(lab, 3)
     first = await boss.launch(boss.calls[0], crowd=2)
     boss_below = await open_middle(lab, first)

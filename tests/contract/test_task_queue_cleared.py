@@ -28,7 +28,7 @@ async def _waits(lab: Lab, session_id: SessionId) -> bool:
 
 
 @pytest.mark.spec("D-10")
-async def test_a_cleared_child_that_is_spoken_to_queues_and_is_let_in(lab: Lab) -> None:
+async def test_a_prompted_cleared_child_queues_and_gets_a_place(lab: Lab) -> None:
     boss = await open_parent(lab, 3)
     cleared = await _cleared(boss, crowd=1)
     other = await boss.launch(boss.calls[2], crowd=1)
@@ -62,7 +62,7 @@ async def test_a_cleared_child_at_work_holds_a_place_and_gives_it_to_the_next(la
 
 
 @pytest.mark.spec("D-10")
-async def test_a_cleared_child_that_rests_wakes_who_may_go_only_now(lab: Lab) -> None:
+async def test_a_cleared_child_that_rests_wakes_the_session_that_waits_for_a_place(lab: Lab) -> None:
     """Three may work. With two at work the third may go anyway; the fourth goes when one has stopped."""
     boss = await open_parent(lab, 5)
     cleared = await _cleared(boss, crowd=3)
@@ -78,7 +78,7 @@ async def test_a_cleared_child_that_rests_wakes_who_may_go_only_now(lab: Lab) ->
 
 
 @pytest.mark.spec("D-10", "X-07")
-async def test_a_cleared_child_whose_process_died_goes_on_with_its_place(lab: Lab) -> None:
+async def test_a_cleared_child_keeps_its_place_when_its_process_dies(lab: Lab) -> None:
     boss = await open_parent(lab, 3)
     cleared = await _cleared(boss, crowd=1)
     await lab.prompt(cleared, "one more thing")
@@ -106,7 +106,7 @@ async def test_a_child_that_a_client_made_takes_a_place_and_waits_for_none(lab: 
 
 
 @pytest.mark.spec("D-10")
-async def test_a_client_s_child_that_rests_wakes_who_may_go_only_now(lab: Lab) -> None:
+async def test_a_client_s_child_that_rests_wakes_the_session_that_waits_for_a_place(lab: Lab) -> None:
     boss = await open_parent(lab, 3)
     made = await lab.session(parent=boss.id)
     await lab.prompt(made)

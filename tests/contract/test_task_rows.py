@@ -27,7 +27,7 @@ def _with(raw: bytes, **more: Any) -> bytes:
 
 
 @pytest.mark.spec("X-06")
-async def test_a_newer_task_keeps_what_we_do_not_know_and_ends_all_the_same(lab: Lab) -> None:
+async def test_a_newer_task_ends_and_keeps_its_unknown_fields(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     task = (await lab.store.task(child)).task
@@ -81,7 +81,7 @@ async def test_a_broken_task_is_an_error_where_it_is_read_and_hides_no_other(lab
         assert [each.task.id for each in seen] == [good]
 
 
-async def test_beside_a_broken_task_others_end_and_are_told(lab: Lab) -> None:
+async def test_other_tasks_end_and_are_published_beside_a_broken_one(lab: Lab) -> None:
     boss, good, _ = await _broken(lab)
     cursor = await lab.store.cursor()
     await work_child(lab, good)
@@ -111,21 +111,21 @@ async def test_a_parent_of_a_broken_task_can_clear_and_be_deleted(lab: Lab) -> N
     assert await lab.store.tasks() == ()
 
 
-async def test_a_broken_task_stands_in_the_way_of_no_deadline(lab: Lab) -> None:
+async def test_a_broken_task_does_not_block_the_expiry_of_deadlines(lab: Lab) -> None:
     await _broken(lab, due=lab.clock.now() + 1)
     lab.clock.advance(1)
     await lab.store.expire()
     assert await lab.store.next_due() is None
 
 
-async def test_what_keeps_the_parent_of_a_broken_task_is_told(lab: Lab) -> None:
+async def test_the_situation_of_a_parent_lists_its_readable_tasks(lab: Lab) -> None:
     boss, good, _ = await _broken(lab)
     situation = await lab.store.situation(boss.id)
     assert [task.id for task in situation.children] == [good]
 
 
 @pytest.mark.spec("T-09")
-async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_parent_can_end(
+async def test_a_broken_task_is_given_up_so_that_its_parent_can_end(
     lab: Lab,
 ) -> None:
     boss = await open_parent(lab)
@@ -149,7 +149,7 @@ async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_pa
 
 
 @pytest.mark.spec("T-15")
-async def test_an_end_that_cannot_be_read_is_told_as_one(lab: Lab) -> None:
+async def test_an_unreadable_notice_is_given_as_a_failed_task(lab: Lab) -> None:
     """Else its parent would fail at every step from here on."""
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
@@ -172,7 +172,7 @@ async def test_an_end_that_cannot_be_read_is_told_as_one(lab: Lab) -> None:
 
 @pytest.mark.spec("D-04")
 @pytest.mark.parametrize("ruled", [False, True])
-async def test_who_is_moved_to_the_background_asks_no_more_questions(lab: Lab, ruled: bool) -> None:
+async def test_a_task_moved_to_the_background_is_denied_questions(lab: Lab, ruled: bool) -> None:
     boss = await open_parent(lab)
     (call,) = boss.calls
     fact = boss.spawn(call, background=False)

@@ -46,7 +46,7 @@ async def _account(lab: Lab, child: SessionId) -> Account:
 
 
 @pytest.mark.spec("Z-05", "T-08")
-async def test_the_account_of_a_later_run_is_of_that_run(lab: Lab) -> None:
+async def test_the_account_of_a_later_run_counts_only_that_run(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await _toil(lab, child, "read", "bash")
@@ -72,7 +72,7 @@ async def test_the_account_of_a_later_run_is_of_that_run(lab: Lab) -> None:
 
 
 @pytest.mark.spec("Z-05", "T-06")
-async def test_the_progress_of_a_resumed_task_is_of_its_run(lab: Lab) -> None:
+async def test_the_progress_of_a_resumed_task_counts_only_its_run(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await _toil(lab, child, "read", "bash")
@@ -104,7 +104,7 @@ async def test_a_cancelled_run_is_counted_by_itself(lab: Lab) -> None:
 
 
 @pytest.mark.spec("Z-05")
-async def test_what_a_person_has_the_session_do_in_between_is_of_no_run(lab: Lab) -> None:
+async def test_work_for_a_person_between_two_runs_is_counted_in_no_run(lab: Lab) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])
     await _toil(lab, child, "read")
@@ -121,7 +121,7 @@ async def test_what_a_person_has_the_session_do_in_between_is_of_no_run(lab: Lab
 
 @pytest.mark.spec("Z-05")
 @pytest.mark.parametrize("live", [True, False])
-async def test_rows_of_an_older_program_are_read_for_what_they_are(lab: Lab, live: bool) -> None:
+async def test_runs_are_counted_right_after_rows_of_an_older_release(lab: Lab, live: bool) -> None:
     """It kept nothing of earlier runs: an account with the calls and tokens of all of them."""
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0])

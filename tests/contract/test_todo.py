@@ -16,7 +16,7 @@ PLAN = (
 
 
 @pytest.mark.spec("O-02", "O-06")
-async def test_a_list_commits_with_the_call_that_wrote_it_and_replaces_the_one_before(lab: Lab) -> None:
+async def test_todos_commit_with_their_call_and_replace_the_earlier_ones(lab: Lab) -> None:
     session_id, claim, (call, again) = await lab.start_calls(Running(1), Running(1))
     other = await lab.session()
     lab.commits.clear()
@@ -28,7 +28,7 @@ async def test_a_list_commits_with_the_call_that_wrote_it_and_replaces_the_one_b
     assert await lab.store.todos(other) == ()
 
 
-async def test_a_call_that_is_settled_writes_no_list(lab: Lab) -> None:
+async def test_a_settled_call_writes_no_todos(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(Running(1))
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, PLAN),))
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, ()),))
@@ -36,7 +36,7 @@ async def test_a_call_that_is_settled_writes_no_list(lab: Lab) -> None:
 
 
 @pytest.mark.spec("O-02")
-async def test_a_reader_of_the_feed_gets_the_list_as_it_is(lab: Lab) -> None:
+async def test_the_feed_has_the_current_todos(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(Running(1))
     cursor = await lab.store.cursor()
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, PLAN),))
@@ -44,7 +44,7 @@ async def test_a_reader_of_the_feed_gets_the_list_as_it_is(lab: Lab) -> None:
     assert TodoUpdated(session_id=session_id, todos=PLAN) in feed.events
 
 
-async def test_a_list_goes_with_its_session(lab: Lab) -> None:
+async def test_todos_are_deleted_with_their_session(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.start_calls(Running(1))
     await lab.store.finish_call(claim, call.id, Completed("2"), (WriteTodos(session_id, PLAN),))
     await lab.store.delete_session(session_id)

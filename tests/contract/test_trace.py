@@ -15,7 +15,7 @@ async def speak(lab: Lab, session_id: SessionId, trace: str | None, **more: obje
 
 
 @pytest.mark.spec("X-08")
-async def test_a_turn_stands_where_its_prompt_came_from(lab: Lab) -> None:
+async def test_a_turn_has_the_trace_of_its_prompt(lab: Lab) -> None:
     session_id = await lab.session()
     assert await lab.store.trace(session_id) is None
     await speak(lab, session_id, ONE)
@@ -25,7 +25,7 @@ async def test_a_turn_stands_where_its_prompt_came_from(lab: Lab) -> None:
     assert await lab.store.trace(SessionId("ses_nobody")) is None
 
 
-async def test_nothing_that_is_said_in_a_turn_moves_it(lab: Lab) -> None:
+async def test_later_prompts_of_a_turn_do_not_change_its_trace(lab: Lab) -> None:
     session_id = await lab.session()
     await speak(lab, session_id, ONE)
     await speak(lab, session_id, TWO)  # before anybody has begun
@@ -49,20 +49,20 @@ async def rested(lab: Lab, trace: str) -> SessionId:
 
 
 @pytest.mark.parametrize("trace", [TWO, None])
-async def test_the_next_turn_of_a_person_stands_elsewhere(lab: Lab, trace: str | None) -> None:
+async def test_the_next_prompt_of_a_person_replaces_the_trace(lab: Lab, trace: str | None) -> None:
     session_id = await rested(lab, ONE)
     await speak(lab, session_id, trace)
     assert await lab.store.trace(session_id) == trace
 
 
-async def test_what_no_person_says_goes_on_where_the_last_turn_was(lab: Lab) -> None:
+async def test_input_without_a_wake_or_of_the_system_keeps_the_trace(lab: Lab) -> None:
     session_id = await rested(lab, ONE)
     await speak(lab, session_id, TWO, wakes=False)
     await speak(lab, session_id, None, source="system")
     assert await lab.store.trace(session_id) == ONE
 
 
-async def test_the_same_key_again_moves_nothing(lab: Lab) -> None:
+async def test_a_repeated_key_does_not_change_the_trace(lab: Lab) -> None:
     session_id = await rested(lab, ONE)
     fact = replace(lab.input(session_id, key="k"), trace=TWO)
     await lab.store.admit(fact)
@@ -73,7 +73,7 @@ async def test_the_same_key_again_moves_nothing(lab: Lab) -> None:
     assert await lab.store.trace(session_id) == TWO
 
 
-async def test_only_who_holds_a_session_says_where_it_stands(lab: Lab) -> None:
+async def test_only_the_owner_of_a_session_saves_its_trace(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     await lab.store.save_trace(claim, ONE)
     await lab.claim(session_id, BOB, dead=ALICE)

@@ -25,7 +25,7 @@ async def test_roots_are_listed_newest_first_of_one_project_or_of_all(lab: Lab) 
     assert child not in await ids(None)
 
 
-async def test_a_session_is_found_by_how_its_id_begins(lab: Lab) -> None:
+async def test_sessions_are_found_by_a_prefix_of_their_id(lab: Lab) -> None:
     one, two = await lab.session(), await lab.session()
     assert await lab.store.session_ids_with_prefix(one) == (one,)
     assert set(await lab.store.session_ids_with_prefix("ses_")) == {one, two}
@@ -62,7 +62,7 @@ async def test_a_session_begins_with_its_first_prompt(lab: Lab) -> None:
     assert lab.woken == [info.id]
 
 
-async def test_the_same_keys_begin_nothing_again(lab: Lab) -> None:
+async def test_repeated_keys_begin_no_second_session(lab: Lab) -> None:
     first, second = lab.info(), lab.info()
     begun, one = await lab.store.begin_session(
         NewSession(info=first, pool=POOL, key="k"), lab.input(first.id, "Ship it", key="p")
@@ -77,7 +77,7 @@ async def test_the_same_keys_begin_nothing_again(lab: Lab) -> None:
     assert len(await lab.store.roots()) == 1
 
 
-async def test_another_prompt_under_the_key_of_a_session_goes_to_it_whole(lab: Lab) -> None:
+async def test_another_prompt_under_the_key_of_a_session_is_added_to_it(lab: Lab) -> None:
     first, second = lab.info(), lab.info()
     await lab.store.begin_session(NewSession(info=first, pool=POOL, key="k"), lab.input(first.id, "one"))
     await lab.store.begin_session(NewSession(info=second, pool=POOL, key="k"), lab.input(second.id, "two"))

@@ -53,7 +53,7 @@ async def _broken(lab: Lab, name: str) -> tuple[SessionId, Claim, Call]:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-async def test_reading_it_is_a_clear_error(lab: Lab, name: str) -> None:
+async def test_reading_an_unreadable_row_is_a_clear_error(lab: Lab, name: str) -> None:
     session_id, claim, _ = await _broken(lab, name)
 
     async def read_all() -> None:
@@ -68,7 +68,7 @@ async def test_reading_it_is_a_clear_error(lab: Lab, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-async def test_all_others_go_on(lab: Lab, name: str) -> None:
+async def test_other_sessions_go_on_beside_an_unreadable_row(lab: Lab, name: str) -> None:
     session_id, _, _ = await _broken(lab, name)
     other, claim, (due,) = await lab.start_calls(lab.open_state(due=lab.clock.now()))
     assert other in {info.id for info in await lab.store.sessions(PROJECT)}
@@ -85,14 +85,14 @@ async def test_all_others_go_on(lab: Lab, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-async def test_expiry_comes_to_an_end(lab: Lab, name: str) -> None:
+async def test_expiry_ends_despite_an_unreadable_row(lab: Lab, name: str) -> None:
     await _broken(lab, name)
     await lab.store.expire()
     assert await lab.store.next_due() is None
 
 
 @pytest.mark.parametrize("name", ["session", "message", "part", "call"])
-async def test_the_feed_tells_of_it_and_goes_on(lab: Lab, name: str) -> None:
+async def test_the_feed_reports_an_unreadable_row_and_goes_on(lab: Lab, name: str) -> None:
     cursor = await lab.store.cursor()
     session_id, _, _ = await _broken(lab, name)
     other = await lab.session()
@@ -110,7 +110,7 @@ async def test_children_are_listed_without_the_one_that_is_broken(lab: Lab) -> N
     assert [info.id for info in await lab.store.children(parent)] == [good]
 
 
-async def test_a_cut_off_step_with_a_broken_part_does_not_run_on(lab: Lab) -> None:
+async def test_a_session_with_a_broken_part_in_its_step_cannot_be_claimed(lab: Lab) -> None:
     session_id, _, claim = await lab.claim_prompted()
     step = await lab.step(claim)
     await rewrite_part(lab, lab.ids.part(), b'{"type":"text"}', 1, message_id=step.id)
@@ -120,14 +120,14 @@ async def test_a_cut_off_step_with_a_broken_part_does_not_run_on(lab: Lab) -> No
 
 
 @pytest.mark.parametrize("version", [0, -1])
-async def test_a_version_that_never_was_is_unreadable(lab: Lab, version: int) -> None:
+async def test_a_row_with_an_impossible_version_is_unreadable(lab: Lab, version: int) -> None:
     session_id = await lab.session()
     await rewrite_session(lab, session_id, b"{}", version)
     with pytest.raises(StoreError, match="unreadable"):
         await lab.store.session(session_id)
 
 
-async def test_a_status_of_another_time_hides_no_other(lab: Lab) -> None:
+async def test_an_unreadable_status_hides_no_other(lab: Lab) -> None:
     odd, other = await lab.session(), await lab.session()
     await lab.prompt(other)
     await rewrite_status(lab, odd, '{"type":"hibernating"}')

@@ -22,7 +22,7 @@ async def _spoil(lab: Lab, session_id: SessionId) -> None:
 
 
 @pytest.mark.spec("D-10")
-async def test_one_that_waits_for_a_place_is_passed_over(lab: Lab) -> None:
+async def test_an_unreadable_child_in_the_queue_is_passed_over(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     bad, good = [await boss.launch(call, crowd=1) for call in boss.calls]
     await _spoil(lab, bad)
@@ -37,7 +37,7 @@ async def test_one_that_waits_for_a_place_is_passed_over(lab: Lab) -> None:
 
 
 @pytest.mark.spec("D-10")
-async def test_one_that_was_at_work_gives_its_place_to_the_next(lab: Lab) -> None:
+async def test_an_unreadable_child_at_work_gives_its_place_to_the_next(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     bad, good = [await boss.launch(call, crowd=1) for call in boss.calls]
     await lab.claim(bad)
@@ -49,7 +49,7 @@ async def test_one_that_was_at_work_gives_its_place_to_the_next(lab: Lab) -> Non
 
 @pytest.mark.spec("D-10", "T-15")
 @pytest.mark.parametrize("background", [True, False])
-async def test_its_parent_learns_that_the_task_has_failed(lab: Lab, background: bool) -> None:
+async def test_the_task_of_an_unreadable_child_ends_with_an_error(lab: Lab, background: bool) -> None:
     boss = await open_parent(lab)
     bad = await boss.launch(boss.calls[0], crowd=1, background=background)
     await _spoil(lab, bad)
@@ -64,7 +64,7 @@ async def test_its_parent_learns_that_the_task_has_failed(lab: Lab, background: 
 
 
 @pytest.mark.spec("D-10")
-async def test_a_root_is_not_set_aside(lab: Lab) -> None:
+async def test_an_unreadable_root_is_not_set_aside(lab: Lab) -> None:
     """It holds no place, and goes on when it is mended."""
     root = await lab.session()
     await lab.prompt(root)
@@ -74,7 +74,7 @@ async def test_a_root_is_not_set_aside(lab: Lab) -> None:
 
 
 @pytest.mark.spec("D-10")
-async def test_one_that_is_mended_works_again_when_it_is_woken(lab: Lab) -> None:
+async def test_a_repaired_child_works_again_when_it_is_woken(lab: Lab) -> None:
     boss = await open_parent(lab)
     bad = await boss.launch(boss.calls[0], crowd=1)
     call = boss.calls[0]
@@ -96,7 +96,7 @@ async def _body(lab: Lab, call_id: str) -> bytes:
 
 @pytest.mark.spec("D-06")
 @pytest.mark.parametrize("which", ["root", "child", "grandchild", "all"])
-async def test_a_tree_with_one_is_deleted(lab: Lab, which: str) -> None:
+async def test_a_tree_with_unreadable_sessions_can_be_deleted(lab: Lab, which: str) -> None:
     boss = await open_parent(lab)
     child = await boss.launch(boss.calls[0], crowd=1)
     below = await open_middle(lab, child)
@@ -121,7 +121,7 @@ async def test_a_tree_with_one_is_deleted(lab: Lab, which: str) -> None:
 
 
 @pytest.mark.spec("D-06", "D-10")
-async def test_to_delete_one_that_works_lets_the_next_one_go(lab: Lab) -> None:
+async def test_deleting_an_unreadable_child_at_work_wakes_the_next_in_the_queue(lab: Lab) -> None:
     boss = await open_parent(lab, 2)
     bad, good = [await boss.launch(call, crowd=1) for call in boss.calls]
     await lab.claim(bad)

@@ -66,7 +66,7 @@ async def _check_parts(lab: Lab, session_id: SessionId) -> None:
 
 @pytest.mark.spec("X-11", "C-06", "S-05")
 @pytest.mark.parametrize("seed", range(100, 112))
-async def test_the_rows_always_agree(lab: Lab, seed: int) -> None:
+async def test_rows_stay_consistent_after_random_operations(lab: Lab, seed: int) -> None:
     walk = Walk(lab, seed)
     settled: dict[CallId, Result] = {}
     for _ in range(20):

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 import asyncagents
 from asyncagents import errors
 from asyncagents.cli import exit as cli_exit
@@ -95,6 +97,7 @@ def test_the_page_has_every_error_of_a_turn_and_no_other() -> None:
     assert first_names("Errors of a turn") == set(FAILURE_NAMES)
 
 
+@pytest.mark.spec("X-09")
 def test_the_page_has_every_why_code_and_no_other() -> None:
     assert first_names("Why codes") == set(get_args(WhyCode))
 

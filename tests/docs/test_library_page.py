@@ -11,7 +11,7 @@ from scripts.library_reference import GROUPS, PAGE, describe, methods, reference
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def test_the_page_is_what_the_generator_prints() -> None:
+def test_the_page_equals_the_output_of_the_generator() -> None:
     assert reference() == TEXT, "run `make reference`"
 
 

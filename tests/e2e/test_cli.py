@@ -19,7 +19,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", [(PROGRAM,), (sys.executable, "-m", "asyncagents")])
-def test_it_says_its_version(command: tuple[str, ...]) -> None:
+def test_the_version_option_prints_the_version(command: tuple[str, ...]) -> None:
     ran = run(*command, "--version")
     assert ran.stdout == f"asyncagents {version('asyncagents')}\n"
     assert ran.returncode == 0
@@ -34,7 +34,7 @@ def test_help_lists_every_command(flag: str) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("dmo",), ("--bogus",), ("demo", "--bogus"), ("demo", "extra")])
-def test_bad_usage_exits_with_2_and_says_how_it_is_used(words: tuple[str, ...]) -> None:
+def test_bad_usage_exits_with_2_and_prints_the_usage(words: tuple[str, ...]) -> None:
     ran = run(PROGRAM, *words)
     assert ran.returncode == 2
     assert ran.stdout == ""

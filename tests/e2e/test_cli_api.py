@@ -29,7 +29,7 @@ async def url_of(process: Process) -> str:
 
 
 @pytest.mark.spec("H-10")
-async def test_a_run_answers_over_http_while_it_works_and_gets_no_work_of_others(tmp_path: Path) -> None:
+async def test_a_run_with_api_serves_http_and_takes_no_work_of_other_runs(tmp_path: Path) -> None:
     script = {"go": build_slow_replies("one two three four"), "other": [Reply(text="I work alone.")]}
     async with open_desk(tmp_path, script) as (desk, _):
         run = await desk.start("run", "--api", "--port", "0", "go")
@@ -59,7 +59,7 @@ async def test_a_run_answers_over_http_while_it_works_and_gets_no_work_of_others
 
 
 @pytest.mark.spec("H-10")
-async def test_where_it_is_switched_off_nothing_listens_and_all_else_works(tmp_path: Path) -> None:
+async def test_with_the_api_disabled_nothing_listens_and_runs_still_work(tmp_path: Path) -> None:
     off = {"ASYNCAGENTS_API_ENABLED": "false"}
     async with open_desk(tmp_path, {"go": [Reply(text="Done.")]}) as (desk, _):
         ran = await desk.run("run", "--api", "go", env=off)
@@ -92,7 +92,7 @@ async def test_where_it_is_switched_off_nothing_listens_and_all_else_works(tmp_p
         (("--token", "t"), "--token requires --attach"),
     ],
 )
-async def test_what_contradicts_itself_is_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+async def test_contradicting_options_are_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
     async with open_desk(tmp_path) as (desk, _):
         ran = await desk.run("run", "go", *words)
 

@@ -19,7 +19,7 @@ def steps(*commands: str) -> Script:
 
 
 @pytest.mark.spec("Z-06", "X-06")
-async def test_what_was_allowed_for_good_is_listed_and_withdrawn(tmp_path: Path) -> None:
+async def test_approvals_are_listed_and_withdrawn(tmp_path: Path) -> None:
     async with open_desk(tmp_path, steps("echo $(date)", "ls", "ls -la")) as (desk, _):
         desk.configure(permission=ASK_ALL)
         async with open_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
@@ -68,7 +68,7 @@ async def test_what_was_allowed_for_good_is_listed_and_withdrawn(tmp_path: Path)
 
 
 @pytest.mark.spec("Z-06")
-async def test_a_server_at_work_asks_again_for_what_was_withdrawn(tmp_path: Path) -> None:
+async def test_a_running_server_asks_again_after_an_approval_is_withdrawn(tmp_path: Path) -> None:
     script: Script = {
         "go": [Reply(text="", tools=(ToolUse("bash", {"command": "ls"}),)), Reply(text="Done.")],
         "again": [Reply(text="", tools=(ToolUse("bash", {"command": "ls"}),)), Reply(text="Done.")],
@@ -90,12 +90,10 @@ async def test_a_server_at_work_asks_again_for_what_was_withdrawn(tmp_path: Path
     assert again.code == 0
     assert withdrawn.code == 0
     assert more.code == 3
-    assert (
-        f"the answer always would allow, in the project from then on:\n{ask['id']}  bash: ls *\n" in asks.out
-    )
+    assert f"the answer `always` allows, in the project from then on:\n{ask['id']}  bash: ls *\n" in asks.out
 
 
-async def test_where_nothing_was_stored_nothing_was_approved(tmp_path: Path) -> None:
+async def test_listing_approvals_without_a_store_creates_none(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         listed, as_json = await desk.run("approvals"), await desk.run("approvals", "--json")
         withdrawn = await desk.run("approvals", "withdraw", "apr_1")

@@ -58,7 +58,7 @@ async def test_an_edit_shows_its_diff_and_is_made_when_it_is_approved(tmp_path: 
 
 
 @pytest.mark.spec("X-06", "A-04")
-async def test_always_is_asked_once(tmp_path: Path) -> None:
+async def test_an_edit_allowed_with_always_is_asked_once(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"), write_use("b.txt", "2"))) as (
         desk,
         _,
@@ -75,7 +75,7 @@ async def test_always_is_asked_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-06", "A-04")
-async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
+async def test_a_rejection_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
         async with open_terminal(desk, "run", "go") as terminal:
@@ -92,7 +92,7 @@ async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
     assert "Done." in terminal.text
 
 
-async def test_a_no_without_a_word_ends_the_turn(tmp_path: Path) -> None:
+async def test_a_rejection_without_a_message_ends_the_turn(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
         async with open_terminal(desk, "run", "go") as terminal:
@@ -168,7 +168,7 @@ async def test_questions_are_answered_by_number_or_with_words(tmp_path: Path) ->
 
 
 @pytest.mark.spec("X-06", "A-04", "C-04")
-async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp_path: Path) -> None:
+async def test_an_ask_left_open_is_listed_and_answered_from_another_process(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with open_terminal(desk, "run", "go") as terminal:
@@ -188,7 +188,7 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
     row, _, *lasting = listed.out.splitlines()
     assert row.split() == [ask["id"], "just", "now", "write", "edit:", "a.txt", "go"]
     assert lasting == [
-        "the answer always would allow, in the project from then on:",
+        "the answer `always` allows, in the project from then on:",
         f"{ask['id']}  all edits in this project",
     ]
     assert ask["tool"] == "write"
@@ -224,7 +224,7 @@ async def test_an_ask_outlives_the_process_that_was_killed_over_it(tmp_path: Pat
 
 
 @pytest.mark.spec("X-06", "A-04")
-async def test_what_is_answered_elsewhere_disappears_from_the_terminal(tmp_path: Path) -> None:
+async def test_an_ask_answered_elsewhere_disappears_from_the_terminal(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"), write_use("b.txt", "2"))) as (
         desk,
         _,
@@ -246,7 +246,7 @@ async def test_what_is_answered_elsewhere_disappears_from_the_terminal(tmp_path:
     assert made == ["1", "2"]
 
 
-async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(tmp_path: Path) -> None:
+async def test_an_answer_leaves_the_session_to_the_process_that_runs_it(tmp_path: Path) -> None:
     async with open_desk(tmp_path, beside_a_slow_one(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         put_slow(desk)
@@ -297,7 +297,7 @@ async def test_a_sibling_works_and_shows_its_output_while_a_person_is_asked(tmp_
 
 
 @pytest.mark.spec("A-04", "X-06")
-async def test_an_ask_of_a_child_says_for_whom_it_is(tmp_path: Path) -> None:
+async def test_an_ask_of_a_child_names_its_lineage(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with desk.look() as runtime:
@@ -316,7 +316,7 @@ async def test_an_ask_of_a_child_says_for_whom_it_is(tmp_path: Path) -> None:
     assert "[Notes] write a.txt +1 -0\n" in terminal.text
 
 
-async def test_what_was_typed_before_a_question_does_not_answer_it(tmp_path: Path) -> None:
+async def test_input_typed_before_a_question_does_not_answer_it(tmp_path: Path) -> None:
     reply = Reply(text="one two three four", chunks=4, gap=0.2, tools=(write_use("a.txt", "1"),))
     async with open_desk(tmp_path, {"go": [reply, Reply(text="Done.")]}) as (desk, _):
         desk.configure(permission=ASK_EDITS)
@@ -332,7 +332,7 @@ async def test_what_was_typed_before_a_question_does_not_answer_it(tmp_path: Pat
 
 
 @pytest.mark.spec("X-06", "A-04")
-async def test_where_there_is_no_terminal_it_waits_and_says_how_to_answer(tmp_path: Path) -> None:
+async def test_an_ask_without_a_terminal_waits_and_prints_how_to_answer_it(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
         ran = await desk.run("run", "go", "--json")
@@ -347,7 +347,7 @@ async def test_where_there_is_no_terminal_it_waits_and_says_how_to_answer(tmp_pa
     assert "They said: not today" in str(provider.requests[-1].body["messages"])
 
 
-async def test_an_answer_may_come_with_other_arguments_or_be_left_to_others(tmp_path: Path) -> None:
+async def test_a_detached_answer_with_other_arguments_is_used_by_the_next_run(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "mine"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         first = await desk.run("run", "go", "--json")
@@ -392,7 +392,7 @@ async def test_an_answer_of_the_wrong_kind_is_refused(
     assert error in refused.err
 
 
-async def test_an_id_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+async def test_an_answer_to_an_unknown_id_is_refused(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         before = await desk.run("answer", "per_1", "once")
         await desk.run("run", "hello")
@@ -438,7 +438,7 @@ async def test_rules_of_a_session_come_from_the_command_line_and_a_deny_wins(tmp
     assert ("--allow and --deny are for a new session" in resumed.err) is True
 
 
-async def test_a_turn_that_reached_its_step_limit_says_so(tmp_path: Path) -> None:
+async def test_a_turn_that_reaches_its_step_limit_prints_a_warning(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"), write_use("b.txt", "2"))) as (
         desk,
         _,
@@ -450,7 +450,7 @@ async def test_a_turn_that_reached_its_step_limit_says_so(tmp_path: Path) -> Non
     assert "warning: the agent reached its limit of steps in one turn" in ran.err
 
 
-async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_path: Path) -> None:
+async def test_an_open_ask_is_shown_at_the_terminal_of_the_next_run(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         first = await desk.run("run", "go", "--json")
@@ -468,7 +468,7 @@ async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_p
 
 
 @pytest.mark.spec("Z-06", "X-06")
-async def test_an_unclear_line_is_allowed_as_it_stands_and_keys_are_explained(tmp_path: Path) -> None:
+async def test_an_exact_line_can_be_allowed_always_and_the_keys_are_explained(tmp_path: Path) -> None:
     line = ToolUse("bash", {"command": "echo $(date +%Y) >> years"})
     async with open_desk(tmp_path, script_steps(line, line)) as (desk, _):
         async with open_terminal(desk, "run", "go", env={"NO_COLOR": "1", "COLUMNS": "80"}) as terminal:
@@ -486,7 +486,7 @@ async def test_an_unclear_line_is_allowed_as_it_stands_and_keys_are_explained(tm
     assert "  q  leave it open and quit" in terminal.text
 
 
-async def test_the_choices_are_set_off_on_a_terminal_with_colours(tmp_path: Path) -> None:
+async def test_the_choices_are_bold_on_a_terminal_with_colours(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with open_terminal(desk, "run", "go") as terminal:

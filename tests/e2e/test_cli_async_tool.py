@@ -18,7 +18,7 @@ from tests.support.tool import build_pending_tool
 DEPLOYS = Reply(text="I will.", tools=(ToolUse(name="deploy", args={"version": "v2"}),))
 SCRIPT: Script = {"ship": [DEPLOYS, Reply(text="So much for v2.")]}
 DAY_MS = 24 * 3600 * 1000
-TOOL = code_blocks("async-tools.md")[0]
+TOOL = code_blocks("async-tools.md")[1]
 
 
 async def with_tool(desk: Desk, code: str) -> None:
@@ -29,7 +29,7 @@ async def with_tool(desk: Desk, code: str) -> None:
 
 
 @pytest.mark.spec("P-04", "P-05", "X-06")
-async def test_a_tool_of_the_project_waits_is_checked_and_goes_on(
+async def test_the_result_of_a_project_tool_is_checked_and_continues_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_desk(tmp_path, SCRIPT) as (desk, provider):
@@ -56,7 +56,7 @@ async def test_a_tool_of_the_project_waits_is_checked_and_goes_on(
 
 
 @pytest.mark.spec("P-07", "P-08")
-async def test_what_expired_while_nobody_ran_is_taken_up_by_the_next_run(tmp_path: Path) -> None:
+async def test_a_call_overdue_while_no_process_ran_expires_in_the_next_run(tmp_path: Path) -> None:
     async with open_desk(tmp_path, otherwise=Reply(text="So much for v2.")) as (desk, provider):
         desk.data.mkdir()
         model = ScriptedModel({"ship": [[call("deploy")]]})

@@ -81,7 +81,7 @@ async def test_the_formats_and_a_detached_run_are_as_without_a_server(tmp_path: 
     assert shown.out == "One two.\n"
 
 
-async def test_words_come_as_they_are_written_and_ctrl_c_cancels_there(tmp_path: Path) -> None:
+async def test_text_streams_from_the_server_and_ctrl_c_cancels_the_turn_there(tmp_path: Path) -> None:
     async with (
         open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, provider),
         open_desk_server(desk),
@@ -98,7 +98,7 @@ async def test_words_come_as_they_are_written_and_ctrl_c_cancels_there(tmp_path:
     assert provider.disconnects == 1
 
 
-async def test_another_signal_only_ends_the_looking_on(tmp_path: Path) -> None:
+async def test_sigterm_ends_the_attached_run_and_not_the_session(tmp_path: Path) -> None:
     async with (
         open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, _),
         open_desk_server(desk) as server,
@@ -114,7 +114,7 @@ async def test_another_signal_only_ends_the_looking_on(tmp_path: Path) -> None:
     assert f"stopped: the server at {server.url} continues; " in ran.err
 
 
-async def test_what_needs_leave_is_asked_here(tmp_path: Path) -> None:
+async def test_asks_of_the_server_are_answered_at_the_terminal_of_the_run(tmp_path: Path) -> None:
     async with open_desk(
         tmp_path, script_steps(write_use("a.txt", "one\n"), write_use("b.txt", "two\n"))
     ) as (desk, _):
@@ -158,7 +158,7 @@ async def test_a_server_of_other_data_gets_the_token_and_the_content_of_files(tm
     assert not (desk.project / "elsewhere").exists()
 
 
-async def test_what_a_server_of_other_data_waits_for_is_answered_there(tmp_path: Path) -> None:
+async def test_a_run_that_waits_at_a_server_of_other_data_hints_at_attach(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "one\n"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with open_desk_server(desk) as server:
@@ -172,7 +172,7 @@ async def test_what_a_server_of_other_data_waits_for_is_answered_there(tmp_path:
     )
 
 
-async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+async def test_attaching_to_a_missing_server_is_an_error(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, provider):
         nobody = await desk.run("run", "go", "--attach", "http://127.0.0.1:9")
         stranger = await desk.run("run", "go", "--attach", provider.url)
@@ -183,7 +183,7 @@ async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> Non
     assert f"error: no asyncagents server answers at {provider.url}" in stranger.err
 
 
-async def test_a_server_that_does_not_go_by_that_name_says_so(tmp_path: Path) -> None:
+async def test_the_refusal_of_a_host_name_by_the_server_is_printed(tmp_path: Path) -> None:
     body = b'{"name": "ForbiddenError", "data": {"message": "another name; --allow-host"}}'
     answer = b"HTTP/1.1 403 Forbidden\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
 
@@ -217,7 +217,7 @@ async def test_a_session_that_is_deleted_there_ends_the_run(tmp_path: Path) -> N
     assert f"error: session {session_id} was deleted during the run" in ran.err
 
 
-async def test_what_the_server_does_not_know_is_told_as_its_error(tmp_path: Path) -> None:
+async def test_unknown_models_agents_and_sessions_are_errors_of_the_server(tmp_path: Path) -> None:
     cases = {
         ("--model", "local/unheard-of"): "unheard-of",
         ("--agent", "nobody"): "nobody",
@@ -234,7 +234,19 @@ async def test_what_the_server_does_not_know_is_told_as_its_error(tmp_path: Path
         assert "bug" not in ran.err
 
 
-async def test_a_session_is_asked_with_the_model_of_its_own_directory(tmp_path: Path) -> None:
+async def test_a_subagent_gets_a_prompt_as_a_task_with_a_server_and_without(tmp_path: Path) -> None:
+    script = {"count": [Reply(text="412 modules")]}
+    async with open_desk(tmp_path, script) as (desk, _):
+        alone = await desk.run("run", "--agent", "general", "count")
+        async with open_desk_server(desk):
+            served = await desk.run("run", "--agent", "general", "count")
+
+    for ran in (alone, served):
+        assert ran.code == 0
+        assert 'task "count" (general) completed' in ran.err
+
+
+async def test_a_session_uses_the_model_of_its_own_directory(tmp_path: Path) -> None:
     """Not with that of the directory where the server was started; what it does not know it refuses."""
     other, unknown = tmp_path / "other", tmp_path / "unknown"
     for folder, model in ((other, "local/other"), (unknown, "elsewhere/m")):
@@ -264,7 +276,7 @@ async def test_a_run_goes_on_with_a_server_that_was_killed_and_came_back(tmp_pat
     assert second.url != server.url
 
 
-async def test_a_server_that_stays_away_is_said_and_what_to_do(tmp_path: Path) -> None:
+async def test_a_lost_server_is_an_error_that_names_the_next_command(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"go": build_slow_replies("one two three four")}) as (desk, _):
         async with open_desk_server(desk) as server:
             run = await desk.start("run", "go")

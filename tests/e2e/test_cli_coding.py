@@ -113,7 +113,9 @@ async def test_a_session_plans_edits_tests_and_fixes_with_every_permission_answe
 
 @pytest.mark.spec("C-01", "A-04", "X-06")
 @pytest.mark.parametrize("answered", some_of(range(ASKS), 2))
-async def test_the_same_with_a_kill_between_any_two_answers(tmp_path: Path, answered: int) -> None:
+async def test_a_session_killed_between_any_two_answers_ends_the_same_way(
+    tmp_path: Path, answered: int
+) -> None:
     async with open_desk(tmp_path, SCRIPT) as (desk, _):
         repository(desk)
         async with open_terminal(desk, "run", "Fix add", started=True) as terminal:

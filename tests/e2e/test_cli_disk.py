@@ -51,7 +51,7 @@ async def test_an_answer_that_cannot_be_stored_is_asked_for_again_once_there_is_
     assert went_on.json["text"].strip() == LONG.strip()
 
 
-async def test_a_server_that_cannot_write_says_why_in_its_log(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_write_logs_the_reason(tmp_path: Path) -> None:
     async with (
         open_desk(tmp_path) as (desk, _),
         open_server_process(desk, "--port", "0", limit=no_room) as server,

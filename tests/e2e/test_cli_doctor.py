@@ -71,7 +71,7 @@ async def test_doctor_imports_nothing_of_a_project_that_is_not_trusted(tmp_path:
 
 
 @pytest.mark.spec("X-06")
-async def test_doctor_says_which_plugins_cannot_be_imported(tmp_path: Path) -> None:
+async def test_doctor_names_plugins_that_cannot_be_imported(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         fine = "async def plugin(context):\n    raise ValueError('the doctor starts no plugin')\n"
         folder = put(desk, "plugins", fine=fine, other="x = 1\n")

@@ -10,7 +10,7 @@ KILLS = 10
 
 
 @pytest.mark.spec("X-11")
-async def test_each_accepted_prompt_is_answered_once_however_often_run_is_killed(tmp_path: Path) -> None:
+async def test_each_accepted_prompt_is_answered_once_under_repeated_kills_of_run(tmp_path: Path) -> None:
     summary = await kill_runs(KILLS, 2, tmp_path)
     assert summary.kills >= KILLS
     assert summary.counts["answered"] > 0

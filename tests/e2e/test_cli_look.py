@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.cli.inspect.sessions import status_word
+from asyncagents.config.clock import SystemClock
+from asyncagents.domain.conversation.status import Retry
 from asyncagents.testing.provider import Reply
 from tests.support.process.command_line import open_desk, wait_for_exit
 
 
 @pytest.mark.spec("X-06")
-async def test_looking_makes_nothing(tmp_path: Path) -> None:
+async def test_read_only_commands_create_no_data(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, provider):
         for words in (("sessions",), ("sessions", "--json"), ("models",), ("doctor",), ("config",)):
             ran = await desk.run(*words)
@@ -21,7 +24,7 @@ async def test_looking_makes_nothing(tmp_path: Path) -> None:
         assert provider.asked == 0
 
 
-async def test_a_transcript_has_who_said_what_and_how_it_ended(tmp_path: Path) -> None:
+async def test_a_transcript_shows_the_messages_in_order_and_the_error(tmp_path: Path) -> None:
     script = {"Fail": [Reply(status=400, error="Nope.")]}
     answer = Reply(text="Hi.\nThere.", reasoning="hm")
     async with open_desk(tmp_path, script, otherwise=answer) as (desk, _):
@@ -41,7 +44,7 @@ async def test_a_transcript_has_who_said_what_and_how_it_ended(tmp_path: Path) -
 
 
 @pytest.mark.spec("X-06")
-async def test_the_doctor_finds_what_is_wrong_and_asks_online_only_when_told(tmp_path: Path) -> None:
+async def test_doctor_finds_problems_and_asks_providers_only_with_online(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         await desk.run("run", "Hello")
         left = (await desk.run("run", "Later", "--detach")).code
@@ -67,7 +70,7 @@ async def test_the_doctor_finds_what_is_wrong_and_asks_online_only_when_told(tmp
     assert "sk-not-this-one" not in refused.out + refused.err
 
 
-async def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+async def test_a_closed_output_pipe_prints_no_error(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         reads, writes = os.pipe()
         os.close(reads)
@@ -79,7 +82,7 @@ async def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     assert ran.err == ""
 
 
-async def test_models_without_a_key_say_what_to_do(tmp_path: Path) -> None:
+async def test_models_without_a_key_names_the_key_to_set(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         (desk.project / "asyncagents.json").write_text(
             '{"disabled_providers": ["ollama", "lmstudio", "vllm", "llama.cpp"]}'
@@ -106,7 +109,7 @@ async def test_an_agent_for_claude_code_has_the_newest_model_of_its_family(tmp_p
     assert "the model 'opus' names no provider" in unknown.err
 
 
-async def test_without_the_extra_for_a_database_the_error_says_how_to_install_it(tmp_path: Path) -> None:
+async def test_a_missing_database_extra_is_an_error_with_its_install_command(tmp_path: Path) -> None:
     (tmp_path / "hides").mkdir()
     (tmp_path / "hides" / "asyncpg.py").write_text("raise ModuleNotFoundError('No module named asyncpg')\n")
     env = {"PYTHONPATH": str(tmp_path / "hides"), "ASYNCAGENTS_STORE": "postgresql://a@127.0.0.1:1/a"}
@@ -114,3 +117,17 @@ async def test_without_the_extra_for_a_database_the_error_says_how_to_install_it
         ran = await wait_for_exit(await desk.start("run", "Hello", env=env))
     assert ran.code == 2
     assert "run `pip install 'asyncagents[postgres]'`" in ran.err
+
+
+async def test_a_retry_that_is_overdue_is_left_by_its_process(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _), desk.look() as runtime:
+        session = await runtime.create_session(directory=desk.project)
+        now = SystemClock().now()
+        words = [
+            await status_word(runtime, session.id, Retry(attempt=1, message="overloaded", next=next_at))
+            for next_at in (now + 60_000, now - 60_000)
+        ]
+        runtime.tasks.is_served_elsewhere = lambda pool: True
+        served = await status_word(runtime, session.id, Retry(attempt=1, message="overloaded", next=0))
+    assert words == ["retry", "left"]
+    assert served == "retry"

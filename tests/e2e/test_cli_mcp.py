@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mcp.session import SERVER
+from asyncagents.config.config import Config
+from asyncagents.engine.runtime.sessions import SessionOptions
+from tests.support.http.server import serve_runtime
+from tests.support.mcp.session import SERVER, Ledger, given_server, plain_server
 from tests.support.process.command_line import open_desk
+from tests.support.runtime import open_stage
 
 
 @pytest.mark.spec("X-04", "X-06")
-async def test_servers_are_listed_with_what_they_offer_or_why_not(tmp_path: Path) -> None:
+async def test_mcp_servers_are_listed_with_their_tools_or_their_error(tmp_path: Path) -> None:
     good = {
         "type": "local",
         "command": [sys.executable, SERVER],
@@ -54,3 +58,35 @@ async def test_servers_are_listed_with_what_they_offer_or_why_not(tmp_path: Path
     starts = [line for line in (tmp_path / "ledger").read_text().splitlines() if line.startswith("start ")]
     assert len(starts) == 2
     assert nothing_kept
+
+
+@pytest.mark.spec("X-04", "X-06")
+async def test_servers_of_a_session_are_listed_with_their_state_by_its_server_or_from_the_store(
+    tmp_path: Path,
+) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    async with open_desk(tmp_path) as (desk, _):
+        async with open_stage(desk.data, {}, coding=Config(data_dir=desk.data)) as at:
+            options = SessionOptions(
+                directory=str(tmp_path),
+                mcp_servers=(given_server(ledger), plain_server(ledger, "plain")),
+            )
+            session = await at.runtime.conversations.create(options)
+            async with serve_runtime(at.runtime, desk.data):
+                served = await desk.run("mcp", "list", "--session", session.id[:12], "--json")
+                bare = await desk.run("mcp", "list", "--session", at.session_id)
+        stored = await desk.run("mcp", "list", "--session", session.id)
+        unknown = await desk.run("mcp", "list", "--session", "ses_none")
+
+    assert served.code == 0, served.err
+    assert [(each["server"]["name"], each["status"]) for each in served.json] == [
+        ("kit", "waiting"),
+        ("plain", "waiting"),
+    ]
+    assert bare.err == "this session was given no MCP servers\n"
+    assert stored.code == 1
+    assert "cannot be used: The values of LEDGER" in " ".join(stored.out.split())
+    assert "starts with the next step" in stored.out
+    assert not ledger.lines("start")
+    assert unknown.code == 2
+    assert "no session with id 'ses_none'" in unknown.err

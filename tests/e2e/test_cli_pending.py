@@ -14,7 +14,7 @@ MAY = ToolUse("may_ship", {"version": "v2"})
 
 
 @pytest.mark.spec("P-04", "P-05", "X-06")
-async def test_a_worker_gives_the_result_after_the_agent_has_gone(tmp_path: Path) -> None:
+async def test_a_result_is_submitted_after_the_run_has_ended(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, provider):
         ran, session_id, (call_id,) = await run_until_parked(desk)
         listed = await desk.run("pending")
@@ -62,7 +62,7 @@ async def test_a_worker_gives_the_result_after_the_agent_has_gone(tmp_path: Path
 
 
 @pytest.mark.spec("P-05")
-async def test_what_the_tool_does_not_take_is_refused_and_the_call_still_waits(tmp_path: Path) -> None:
+async def test_a_result_refused_by_the_tool_leaves_the_call_waiting(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
         _, _, (call_id,) = await run_until_parked(desk)
         refused = await desk.run("submit", call_id, "2.0")
@@ -78,7 +78,7 @@ async def test_what_the_tool_does_not_take_is_refused_and_the_call_still_waits(t
     assert ran.out == "Done.\n"
 
 
-async def test_what_is_wrong_with_a_submission_is_one_sentence(tmp_path: Path) -> None:
+async def test_an_invalid_submission_is_refused_with_one_sentence(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
         empty = await desk.run("submit", "tool_nowhere", "x")
         _, session_id, (call_id,) = await run_until_parked(desk)
@@ -130,7 +130,7 @@ async def test_a_pending_call_is_cancelled_as_a_task_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-04", "X-06")
-async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Path) -> None:
+async def test_an_approval_names_its_approvers_and_is_answered_by_name(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_step(MAY)) as (desk, provider):
         ran, session_id, (call_id,) = await run_until_parked(desk)
         listed = await desk.run("asks")

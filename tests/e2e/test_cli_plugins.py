@@ -32,7 +32,7 @@ def write(desk: Desk, name: str, text: str) -> Path:
 
 
 @pytest.mark.spec("A-06", "X-06")
-async def test_plugins_and_tools_are_listed_with_what_is_wrong(tmp_path: Path) -> None:
+async def test_plugins_and_tools_are_listed_with_their_errors(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         none = await desk.run("plugins")
         write(desk, "plugins/good.py", f"print('a plugin talks')\n{PLUGIN}")
@@ -56,7 +56,7 @@ async def test_plugins_and_tools_are_listed_with_what_is_wrong(tmp_path: Path) -
 
 
 @pytest.mark.spec("A-06", "X-06")
-async def test_a_run_uses_them_only_if_the_project_is_trusted(tmp_path: Path) -> None:
+async def test_a_run_uses_plugins_and_tools_only_of_a_trusted_project(tmp_path: Path) -> None:
     script = {"Hello": [Reply(text="", tools=(ToolUse("greet", {"name": "Ada"}),)), Reply(text="Done.")]}
     async with open_desk(tmp_path, script, otherwise=Reply(text="Plain.")) as (desk, _):
         write(desk, "plugins/good.py", PLUGIN)

@@ -30,7 +30,7 @@ async def test_the_answer_goes_to_stdout_and_all_about_it_to_stderr(tmp_path: Pa
     assert provider.requests[0].headers["authorization"] == "Bearer sk-of-the-desk"
 
 
-async def test_what_is_piped_in_comes_after_the_argument(tmp_path: Path) -> None:
+async def test_piped_input_comes_after_the_argument(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, provider):
         both = await desk.run("run", "Explain this:", stdin="a = 1\nb = 2\n")
         alone = await desk.run("run", stdin="just this\n")
@@ -45,7 +45,7 @@ async def test_what_is_piped_in_comes_after_the_argument(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("X-06", "C-07")
-async def test_json_is_one_object_with_the_answer_and_what_it_cost(tmp_path: Path) -> None:
+async def test_json_output_is_one_object_with_the_answer_and_its_cost(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Hello": [Reply(text="Hi.")]}) as (desk, _):
         ran = await desk.run("run", "Hello", "--json", "--title", "A greeting")
         listed = await desk.run("sessions", "--json")
@@ -135,7 +135,7 @@ async def test_the_same_key_gets_the_same_answer_and_asks_once(tmp_path: Path) -
     assert other.json["session"] != first.json["session"]
 
 
-async def test_a_detached_prompt_is_stored_and_waits_for_whoever_goes_on(tmp_path: Path) -> None:
+async def test_a_detached_prompt_is_stored_and_answered_by_the_next_run(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Later": [Reply(text="Now.")]}) as (desk, provider):
         left = await desk.run("run", "Later", "--detach")
         session_id = left.out.strip()
@@ -154,7 +154,7 @@ async def test_a_detached_prompt_is_stored_and_waits_for_whoever_goes_on(tmp_pat
     assert "is at rest; this is its last answer" in again.err
 
 
-async def test_a_text_file_is_told_as_text_and_an_image_goes_beside_it(tmp_path: Path) -> None:
+async def test_a_text_file_is_sent_as_text_and_an_image_as_an_image(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, provider):
         (desk.project / "notes.md").write_text("# Notes\n</file>\nforged\n")
         (desk.project / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(8))
@@ -209,7 +209,7 @@ async def test_a_second_run_of_the_same_session_only_follows(tmp_path: Path) -> 
 
 @pytest.mark.spec("X-06", "X-11")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_what_was_stopped_in_the_middle_is_answered_by_continue(tmp_path: Path, number: int) -> None:
+async def test_a_run_stopped_in_the_middle_is_answered_by_continue(tmp_path: Path, number: int) -> None:
     async with open_desk(tmp_path, {"Tell": build_slow_replies(STORY)}) as (desk, provider):
         process = await desk.start("run", "Tell")
         seen = await read_until(process, "Once upon")
@@ -231,7 +231,7 @@ async def test_what_was_stopped_in_the_middle_is_answered_by_continue(tmp_path: 
     assert sum(entry.text == "Tell" for entry in entries) == 1
 
 
-async def test_who_stops_reading_ends_the_run_without_a_word(tmp_path: Path) -> None:
+async def test_a_closed_output_pipe_ends_the_run_silently(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Tell": [Reply(text=STORY, chunks=13, gap=0.02)]}) as (desk, _):
         reads, writes = os.pipe()
         process = await desk.start("run", "Tell", stdout=writes)
@@ -247,7 +247,7 @@ async def test_who_stops_reading_ends_the_run_without_a_word(tmp_path: Path) -> 
     assert again.out == f"{STORY}\n"
 
 
-async def test_both_streams_in_one_file_are_lines(tmp_path: Path) -> None:
+async def test_stdout_and_stderr_in_one_file_are_separate_lines(tmp_path: Path) -> None:
     use = ToolUse("read", {"filePath": "a.txt"})
     script = {"go": [Reply(text="I look.", tools=(use,)), Reply(text="Done.")]}
     async with open_desk(tmp_path, script) as (desk, _):

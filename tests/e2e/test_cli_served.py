@@ -60,7 +60,7 @@ async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
     assert "Done." in text
 
 
-async def test_a_result_with_run_shows_what_the_server_does(tmp_path: Path) -> None:
+async def test_submit_with_run_shows_the_work_of_the_server(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
         _, _, (call_id,) = await run_until_parked(desk)
         async with open_desk_server(desk):
@@ -71,7 +71,7 @@ async def test_a_result_with_run_shows_what_the_server_does(tmp_path: Path) -> N
     assert given.json["status"] == "done"
 
 
-async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> None:
+async def test_answer_shows_the_following_work_of_the_server(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_steps(write_use("a.txt", "one"), write_use("b.txt", "two"))) as (
         desk,
         _,
@@ -98,7 +98,7 @@ async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> N
     assert made == ["one", "two"]
 
 
-async def test_a_follow_up_is_worked_on_there(tmp_path: Path) -> None:
+async def test_a_follow_up_is_run_by_the_server(tmp_path: Path) -> None:
     async with open_desk(tmp_path, FAN_OUT) as (desk, _), open_desk_server(desk) as server:
         ran = await desk.run("run", "Fan out", "--json")
         [root] = await list_task_trees(desk)
@@ -131,7 +131,7 @@ async def test_a_cancel_from_elsewhere_ends_the_work_of_the_server(tmp_path: Pat
     assert provider.disconnects == 1
 
 
-async def test_what_the_server_is_about_to_take_up_is_not_left(tmp_path: Path) -> None:
+async def test_work_that_a_server_will_take_is_not_shown_as_left(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         begun = await desk.run("run", "--detach", "go")
         left = await desk.run("sessions")

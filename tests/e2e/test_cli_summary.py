@@ -16,7 +16,7 @@ COST = (1000 * 3 + 50 * 15) / 1_000_000
 
 
 @pytest.mark.spec("S-10", "X-06")
-async def test_a_summary_is_told_on_stderr_and_never_among_the_answers(tmp_path: Path) -> None:
+async def test_a_summary_is_reported_on_stderr_and_not_among_the_answers(tmp_path: Path) -> None:
     work = [Reply(text="Looking.", tools=(ToolUse("list", {}),), usage=FULL)]
     async with open_desk(tmp_path, {"work": work}, otherwise=SUMMARY) as (desk, _):
         ran = await desk.run("run", "work")
@@ -30,7 +30,7 @@ async def test_a_summary_is_told_on_stderr_and_never_among_the_answers(tmp_path:
 
 
 @pytest.mark.spec("S-10", "X-06", "C-07")
-async def test_what_a_summary_cost_is_part_of_what_the_turn_cost(tmp_path: Path) -> None:
+async def test_the_cost_of_a_turn_includes_its_summary(tmp_path: Path) -> None:
     script = {"one": [Reply(usage=FULL)], GO_ON: [Reply(text="2", usage=TokenUsage(input=100, output=10))]}
     async with open_desk(tmp_path, script, otherwise=SUMMARY) as (desk, _):
         first = await desk.run("run", "one", "--json")
@@ -49,7 +49,7 @@ async def test_what_a_summary_cost_is_part_of_what_the_turn_cost(tmp_path: Path)
 
 
 @pytest.mark.spec("S-10", "X-06")
-async def test_who_asks_for_a_summary_gets_it_and_later_the_last_answer(tmp_path: Path) -> None:
+async def test_compact_prints_the_summary_and_continue_the_last_answer(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"one": [Reply(text="First.")]}, otherwise=SUMMARY) as (desk, provider):
         await desk.run("run", "one")
         asked = await desk.run("run", "-c", "/compact mind the tests")

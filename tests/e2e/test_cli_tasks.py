@@ -159,7 +159,7 @@ async def test_an_answer_to_a_task_is_left_to_the_process_that_works_on_its_tree
     assert (desk.project / "a.txt").exists()
 
 
-async def test_a_task_that_fails_is_said_to_once_in_words_for_people(tmp_path: Path) -> None:
+async def test_a_failed_task_is_reported_once_in_words_for_people(tmp_path: Path) -> None:
     waits = ToolUse(name="task", args={"description": "S", "prompt": "fail", "subagent_type": "general"})
     unknown = ToolUse(name="task", args={"description": "T", "prompt": "fail", "subagent_type": "nobody"})
     script: Script = {
@@ -214,7 +214,7 @@ async def test_a_killed_run_goes_on_to_its_last_answer(tmp_path: Path) -> None:
     assert len(told) == 2
 
 
-async def test_a_process_that_does_not_stop_is_told_of(tmp_path: Path) -> None:
+async def test_a_cancel_reports_a_process_that_does_not_stop(tmp_path: Path) -> None:
     async with open_desk(tmp_path, STUCK) as (desk, provider):
         worker = await desk.start("run", "Fan out")
         await stuck(provider)
@@ -281,7 +281,7 @@ async def test_the_tree_is_drawn_in_place_on_a_terminal(tmp_path: Path) -> None:
     assert "\x1b[2m" in once.text  # what has ended is faint
 
 
-async def test_what_agents_write_steers_no_terminal(tmp_path: Path) -> None:
+async def test_texts_of_agents_send_no_control_codes_to_the_terminal(tmp_path: Path) -> None:
     evil = launch_use("A\x1b[2J\nB", "go")
     script = {
         **FAN_OUT,
@@ -298,7 +298,7 @@ async def test_what_agents_write_steers_no_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in drawn.out + shown.out + ran.err
 
 
-async def test_watching_what_rests_ends_at_once(tmp_path: Path) -> None:
+async def test_watching_a_resting_tree_ends_at_once(tmp_path: Path) -> None:
     async with open_desk(tmp_path, FAN_OUT) as (desk, _):
         await desk.run("run", "Fan out")
         async with asyncio.timeout(30):
@@ -326,7 +326,7 @@ async def test_ctrl_c_ends_only_the_watching(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-09")
-async def test_what_a_task_asks_a_person_is_found_from_above_and_answered(tmp_path: Path) -> None:
+async def test_an_ask_of_a_task_is_shown_at_its_root_and_answered(tmp_path: Path) -> None:
     script = {
         "Fan out": [
             Reply(text="", tools=(launch_use("Write A", "go"),)),
@@ -357,7 +357,7 @@ async def test_what_a_task_asks_a_person_is_found_from_above_and_answered(tmp_pa
     assert (desk.project / "a.txt").exists()
 
 
-async def test_a_call_that_waits_for_a_task_is_no_wait_for_the_outside(tmp_path: Path) -> None:
+async def test_a_call_that_waits_for_a_task_is_not_listed_as_an_external_wait(tmp_path: Path) -> None:
     sync = ToolUse(name="task", args={"description": "Write A", "prompt": "go", "subagent_type": "general"})
     script = {
         "Do": [Reply(text="", tools=(sync,)), Reply(text="Done.")],
@@ -375,7 +375,7 @@ async def test_a_call_that_waits_for_a_task_is_no_wait_for_the_outside(tmp_path:
 
 
 @pytest.mark.spec("X-09")
-async def test_what_was_cancelled_while_nobody_worked_is_left_to_nobody(tmp_path: Path) -> None:
+async def test_a_tree_cancelled_while_no_process_works_has_no_work_left(tmp_path: Path) -> None:
     async with open_desk(tmp_path, STUCK) as (desk, provider):
         worker = await desk.start("run", "Fan out")
         await stuck(provider)

@@ -15,7 +15,7 @@ SESSIONS = 40
 
 
 @pytest.mark.spec("P-13")
-async def test_sessions_are_written_and_brought_in_elsewhere(tmp_path: Path) -> None:
+async def test_sessions_are_exported_and_imported_elsewhere(tmp_path: Path) -> None:
     async with open_desk(tmp_path, otherwise=Reply(text="Hi.")) as (desk, _):
         await desk.run("run", "Hello")
         alone = await desk.run("export")

@@ -70,7 +70,7 @@ async def test_trust_is_listed_and_taken_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [(".",), ("gone",), ("/",)])
-async def test_what_cannot_be_trusted_is_a_sentence_and_exit_2(
+async def test_a_directory_that_cannot_be_trusted_is_an_error_with_exit_2(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     async with open_desk(tmp_path) as (desk, _):
@@ -83,7 +83,7 @@ async def test_what_cannot_be_trusted_is_a_sentence_and_exit_2(
     assert ran.err.startswith("error: ")
 
 
-async def test_the_doctor_says_whether_the_project_is_trusted(tmp_path: Path) -> None:
+async def test_doctor_shows_whether_the_project_is_trusted(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         doubted = await desk.run("doctor", "--json", env=NOBODY)
         believed = await desk.run("doctor", "--json")

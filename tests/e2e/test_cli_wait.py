@@ -79,7 +79,7 @@ async def test_an_ask_is_named_and_a_prompt_meanwhile_is_kept(tmp_path: Path) ->
     assert re.search(r"\sasks\s", listed.out)
 
 
-async def test_a_call_of_a_tool_that_is_not_there_is_told_to_the_model(tmp_path: Path) -> None:
+async def test_a_call_of_an_unknown_tool_fails_and_the_model_goes_on(tmp_path: Path) -> None:
     steps = '[[{"steps": [{"text": "I will.", "tools": [{"name": "deploy"}]}, {"text": "Then not."}]}]]'
     async with open_desk(tmp_path) as (desk, _):
         ran = await desk.run("run", f"go {steps}")

@@ -26,7 +26,7 @@ async def given_up(desk: Desk, url: str) -> str:
 
 
 @pytest.mark.spec("P-12")
-async def test_a_dead_webhook_is_listed_tried_again_and_then_told(tmp_path: Path) -> None:
+async def test_a_dead_webhook_is_listed_retried_and_then_delivered(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _), open_receiver() as receiver:
         dead = await given_up(desk, receiver.url)
         listed = await desk.run("webhooks")
@@ -60,7 +60,7 @@ async def test_a_dead_webhook_is_listed_tried_again_and_then_told(tmp_path: Path
     assert len(receiver.received) == 1
 
 
-async def test_where_nothing_was_stored_there_are_no_webhooks(tmp_path: Path) -> None:
+async def test_listing_webhooks_without_a_store_creates_none(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         listed, as_json = await desk.run("webhooks"), await desk.run("webhooks", "--json")
         retried = await desk.run("webhooks", "--retry", "dlv_1")

@@ -13,17 +13,19 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
-from asyncagents.domain.call.call import IN_DOUBT, Open
+from asyncagents.domain.call.call import IN_DOUBT, Open, Running, Settled
 from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Idle
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.testing.inside import inside
 from tests.support.process.coding_worker import DONE, FILES, STEPS
+from tests.support.process.command_line import PROCESS_PATIENCE
 from tests.support.process.fork_server import ForkedProcess, ForkOrder, fork_process
+from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
-PATIENCE = 60.0
 # The tests of the project are run by the Python that runs these.
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
@@ -41,6 +43,7 @@ class Scene:
         self._line = -1
         """Who is at its other end lives as long as we do."""
         self.answered: list[str] = []
+        self.last = CallId("")
         self.kills = 0
 
     async def start(self, step: int = -1) -> None:
@@ -63,18 +66,24 @@ class Scene:
 
     async def attend(self, over: Callable[[], Awaitable[bool]]) -> None:
         """Say yes to whatever asks until it is over."""
-        async with asyncio.timeout(PATIENCE):
-            while not await over():
-                for waiting in await self.runtime.asks():
-                    self.answered.append(waiting.call.tool)
-                    await self.runtime.answer(ask_id(waiting), "once")
-                await asyncio.sleep(0.01)
+
+        async def is_over() -> bool:
+            if await over():
+                return True
+            for waiting in await self.runtime.asks():
+                self.answered.append(waiting.call.tool)
+                self.last = waiting.call.id
+                await self.runtime.answer(ask_id(waiting), "once")
+            return False
+
+        await wait_until(is_over, seconds=PROCESS_PATIENCE)
 
     async def rests(self, session_id: SessionId) -> bool:
         return await self.runtime.status(session_id) == Idle()
 
-    async def stands(self) -> bool:
-        return self.mark.exists()
+    async def has_begun(self) -> bool:
+        """Whether a worker has taken up the call that was answered last."""
+        return isinstance((await inside(self.runtime).store.call(self.last)).state, Running | Settled)
 
     async def states(self, session_id: SessionId, tool: str) -> list[object]:
         entries = await self.runtime.messages(session_id)
@@ -148,10 +157,10 @@ async def test_a_session_killed_between_any_two_steps_ends_as_one_that_was_not(
 
 
 @pytest.mark.spec("A-04", "A-05", "X-11")
-@pytest.mark.parametrize("seconds", [0.0, 0.09])
+@pytest.mark.parametrize("begun", [False, True], ids=["at once", "begun"])
 @pytest.mark.parametrize("number", [1, 4, 5])
 async def test_a_session_killed_after_an_answer_does_nothing_twice(
-    tmp_path: Path, number: int, seconds: float
+    tmp_path: Path, number: int, begun: bool
 ) -> None:
     """What ran then is found out, or told as in doubt; what did not run yet runs."""
     async with a_scene(tmp_path) as scene:
@@ -160,9 +169,8 @@ async def test_a_session_killed_after_an_answer_does_nothing_twice(
 
         async def over() -> bool:
             if len(scene.answered) == number + 1 and not scene.kills:
-                await asyncio.sleep(
-                    seconds
-                )  # the moment of the kill: before the worker hears of it, or after
+                if begun:  # the worker has heard of the answer
+                    await wait_until(scene.has_begun, pause=0.001)
                 await scene.kill()
                 await scene.start()
             return await scene.rests(session.id)
@@ -198,11 +206,8 @@ async def test_an_ask_two_levels_down_outlives_its_process_and_is_answered_from_
         child = await scene.runtime.create_session(parent_id=root.id, directory=scene.root)
         grandchild = await scene.runtime.create_session(parent_id=child.id, directory=scene.root)
         await scene.runtime.send(grandchild.id, "child")
-        async with asyncio.timeout(PATIENCE):
-            while not await scene.runtime.asks(root.id):  # noqa: ASYNC110  another process asks
-                await asyncio.sleep(0.01)
+        (waiting,) = await wait_until(lambda: scene.runtime.asks(root.id), seconds=PROCESS_PATIENCE)
         await scene.kill()
-        (waiting,) = await scene.runtime.asks(root.id)
         listed = await command("asks", "--session", root.id, "--json", "--data-dir", str(scene.data))
         await command("answer", ask_id(waiting), "once", "--detach", "--data-dir", str(scene.data))
         assert await scene.runtime.asks() == ()

@@ -106,7 +106,7 @@ def test_the_demo_is_coloured_on_a_terminal(tmp_path: Path) -> None:
     assert COLOUR.search(on_a_terminal(tmp_path, sys.executable, "-c", program))
 
 
-def test_the_demo_draws_in_place_on_a_terminal_respects_no_color_and_keeps_its_directory_when_asked_to(
+def test_the_demo_draws_in_place_without_color_and_keeps_its_directory(
     tmp_path: Path,
 ) -> None:
     kept = tmp_path / "kept"
@@ -145,7 +145,7 @@ def a_task(thing: str) -> BackgroundTask:
 
 
 @pytest.mark.parametrize("times", [0, 2])
-def test_an_end_that_is_not_told_once_ends_the_demo(times: int) -> None:
+def test_a_task_end_without_exactly_one_notice_ends_the_demo(times: int) -> None:
     once = [f"Task ses_{thing} was completed." for thing in STOCK]
 
     def told(lines: list[str]) -> Team:

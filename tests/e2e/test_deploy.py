@@ -88,7 +88,7 @@ def environment(variables: Mapping[str, str], folder: Path) -> Environment:
 
 
 @pytest.mark.spec("X-10")
-def test_the_command_line_takes_what_compose_says(tmp_path: Path) -> None:
+def test_the_command_line_accepts_the_commands_of_compose(tmp_path: Path) -> None:
     taken = {name: check_accepted(each["command"][1:], tmp_path) for name, each in OURS.items()}
 
     assert {each["command"][0] for each in OURS.values()} == {"asyncagents"}
@@ -101,7 +101,7 @@ def test_the_command_line_takes_what_compose_says(tmp_path: Path) -> None:
     assert taken["serve"]["port"] == int(OURS["serve"]["ports"][0].rpartition(":")[2])
 
 
-def test_compose_names_only_what_is_there() -> None:
+def test_compose_names_only_existing_volumes_files_and_services() -> None:
     named = {mount.partition(":")[0] for each in SERVICES.values() for mount in each.get("volumes", ())}
     assert named == set(COMPOSE["volumes"])
     assert all("/" not in each["image"] for each in SERVICES.values()), "no registry"
@@ -110,7 +110,7 @@ def test_compose_names_only_what_is_there() -> None:
         assert set(each["depends_on"]) <= set(SERVICES)
 
 
-def test_compose_starts_the_others_after_the_schema_and_that_after_the_database() -> None:
+def test_compose_starts_the_database_then_migrate_then_the_others() -> None:
     assert OURS["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert OURS["migrate"]["restart"] == "no"
     for name in ("serve", "worker"):
@@ -133,14 +133,14 @@ def test_compose_gives_agents_neither_the_password_nor_the_token(tmp_path: Path)
     assert targets["worker"] == {"/data/tool-output", "/data/snapshot", WORK}
 
 
-def test_composes_database_keeps_its_word_and_has_room_for_workers() -> None:
+def test_the_database_of_compose_is_durable_and_has_enough_connections() -> None:
     settings = dict(word.split("=") for word in SERVICES["postgres"]["command"] if "=" in word)
     assert settings["synchronous_commit"] == "on"
     assert int(settings["max_connections"]) >= 18 * (CONNECTIONS + OTHER_CONNECTIONS)
     assert "fsync" not in settings
 
 
-def test_the_image_has_what_it_copies_and_starts_a_command_of_ours(tmp_path: Path) -> None:
+def test_the_image_copies_existing_files_and_starts_a_command_of_ours(tmp_path: Path) -> None:
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8")
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
@@ -185,7 +185,7 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_example_of_the_environment_is_one_that_counts(tmp_path: Path) -> None:
+def test_the_example_environment_file_is_valid(tmp_path: Path) -> None:
     variables = example_variables()
     fleet = fleet_config(environment(variables, tmp_path))
 
@@ -200,7 +200,7 @@ def test_the_example_of_the_environment_is_one_that_counts(tmp_path: Path) -> No
 # The page
 
 
-def test_every_command_of_the_page_is_one_that_the_command_line_takes(tmp_path: Path) -> None:
+def test_the_command_line_accepts_every_command_of_the_page(tmp_path: Path) -> None:
     lines = "\n".join(re.findall(r"^```sh\n(.*?)^```$", DOC, re.MULTILINE | re.DOTALL)).splitlines()
     commands = [line.removesuffix("&") for line in lines if line.startswith("asyncagents ")]
     taken = {check_accepted(shlex.split(line, comments=True)[1:], tmp_path)["command"] for line in commands}
@@ -219,7 +219,7 @@ def test_every_link_of_the_page_leads_somewhere() -> None:
             )
 
 
-def test_the_page_knows_the_variables_of_the_example() -> None:
+def test_the_page_names_the_variables_of_the_example() -> None:
     assert set(re.findall(r"ASYNCAGENTS_[A-Z_]+", DOC)) == {
         name for name in example_variables() if name.startswith("ASYNCAGENTS_")
     }

@@ -20,7 +20,7 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.spec("X-04", "X-07")
-async def test_the_page_is_true_of_its_own_server(tmp_path: Path) -> None:
+async def test_the_server_and_the_configuration_of_the_page_work_as_shown(tmp_path: Path) -> None:
     [server], [config, far], [listed] = blocks("python"), blocks("jsonc"), blocks("text")
     script = {
         "Keep it": [

@@ -121,7 +121,7 @@ def read_environment(pid: int) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc here")
-async def test_what_the_user_names_comes_through_but_no_key(tmp_path: Path) -> None:
+async def test_variables_named_by_the_user_are_passed_on_except_keys(tmp_path: Path) -> None:
     async with open_desk(tmp_path, SCRIPT) as (desk, _):
         prepare(desk, pass_environment=["DATABASE_URL", "MYAPP_*", "DESK_KEY"])
         mine = {name: f"CANARY_{tag(desk)}_{name}" for name in ("MYAPP_MODE", "MYAPP_TOKEN")}

@@ -46,7 +46,7 @@ def block(language: str) -> str:
 
 
 @pytest.mark.spec("P-01", "P-04", "P-15")
-def test_the_commands_of_the_example_print_what_its_readme_shows(folder: Path) -> None:
+def test_the_commands_of_the_example_print_the_output_of_its_readme(folder: Path) -> None:
     said = [run(folder, line) for line in block("sh").splitlines()]
     assert len(said) == 4
     assert "".join(said) == block("text")
@@ -63,7 +63,7 @@ def test_a_result_that_the_tool_refuses_leaves_the_call_waiting_for_a_signed_one
     assert run(folder, "python agent.py") == run(folder, "python agent.py") == DONE
 
 
-def test_the_example_brings_a_job_again_without_harm_and_forgets_no_other(folder: Path) -> None:
+def test_a_repeated_job_of_the_example_is_harmless_and_a_conflict_keeps_it(folder: Path) -> None:
     run(folder, 'python agent.py "Deploy v2."')
     (job,) = (folder / "jobs").iterdir()
     todo = job.read_text()

@@ -12,9 +12,8 @@ from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.load.hostile_project import Person, make_hostile, open_stage, run
 from tests.support.process.command_line import PROCESS_PATIENCE, open_desk
 from tests.support.process.server import DeskServer, open_desk_server
+from tests.support.wait import wait_until
 
-STOP_SECONDS = 6.0
-"""What is required of a stop."""
 HANGS = """
 import asyncio, time
 from pathlib import Path
@@ -35,9 +34,8 @@ def _lists(count: int) -> list[dict[str, Any]]:
 
 
 async def _until_it_searches(server: DeskServer) -> None:
-    async with asyncio.timeout(PROCESS_PATIENCE):
-        while not _searching(server):  # noqa: ASYNC110  processes tell nobody that they begin
-            await asyncio.sleep(0.01)
+    """Processes tell nobody that they begin."""
+    await wait_until(lambda: _searching(server), seconds=PROCESS_PATIENCE)
 
 
 def _searching(server: DeskServer) -> list[int]:
@@ -89,10 +87,9 @@ async def test_a_stop_is_quick_while_a_hostile_project_is_searched(tmp_path: Pat
         await person.send(session, "go", [{"text": "", "tools": [{"name": tool, "args": given}]}])
         await _until_it_searches(server)
         children = descendants(server.process.pid)
-        async with asyncio.timeout(STOP_SECONDS):
-            await server.end()
+        await server.end()
     await until_dead(children)
-    assert server.process.returncode == 0
+    assert server.process.returncode == 0, "it would be 143 if the stop had taken more than 5 s"
 
 
 async def test_a_stop_is_quick_though_a_tool_hangs_in_a_thread(tmp_path: Path) -> None:
@@ -105,16 +102,13 @@ async def test_a_stop_is_quick_though_a_tool_hangs_in_a_thread(tmp_path: Path) -
         assert (await desk.run("trust")).code == 0
         async with open_desk_server(desk) as server:
             await create_prompted_session(build_client(desk.data), "Hang")
-            async with asyncio.timeout(PROCESS_PATIENCE):
-                while not (desk.project / "begun").exists():  # noqa: ASYNC110  a file tells nobody
-                    await asyncio.sleep(0.01)
-            async with asyncio.timeout(STOP_SECONDS):
-                said = await server.end()
+            await wait_until((desk.project / "begun").exists, seconds=PROCESS_PATIENCE)
+            said = await server.end()
     assert server.process.returncode == 143
     assert said == "stopping\nnot stopped within 5 s: exiting as on a second signal\n"
 
 
-async def test_all_prompts_are_answered_while_tools_do_their_worst(tmp_path: Path) -> None:
+async def test_all_prompts_are_answered_beside_hostile_tool_calls(tmp_path: Path) -> None:
     """In the long run of `make soak` it is measured how fast."""
     result = await run(tmp_path, calls=14, prompts=6, names=300)
     assert len(result.attacked.prompts) == len(result.quiet.prompts) == 6

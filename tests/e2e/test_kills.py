@@ -15,7 +15,7 @@ KILLS = 10
 
 
 @pytest.mark.spec("X-11")
-async def test_nothing_is_lost_or_done_twice_however_often_workers_are_killed(tmp_path: Path) -> None:
+async def test_nothing_is_lost_or_done_twice_under_repeated_kills_of_workers(tmp_path: Path) -> None:
     broken_off = 0
     for seed in (1, 2, 3):  # on a busy machine it may be that nobody is killed at work
         (folder := tmp_path / str(seed)).mkdir()
@@ -28,7 +28,7 @@ async def test_nothing_is_lost_or_done_twice_however_often_workers_are_killed(tm
     raise AssertionError("nobody was killed at work: this proves nothing")
 
 
-def test_a_dead_owner_is_dead_for_all_who_look_at_the_same_time(tmp_path: Path) -> None:
+def test_a_dead_owner_is_found_dead_by_concurrent_checks(tmp_path: Path) -> None:
     """Or the session it left would wait for the next sweep, half a minute later."""
     with closing(FlockOwners(tmp_path, "me")) as owners:
         fd = os.open(tmp_path / "dead.lock", os.O_RDWR | os.O_CREAT)

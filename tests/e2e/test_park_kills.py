@@ -10,7 +10,7 @@ KILLS = 10
 
 
 @pytest.mark.spec("P-04", "P-05", "P-08", "X-11")
-async def test_each_session_goes_on_once_with_what_was_acknowledged_whoever_is_killed(tmp_path: Path) -> None:
+async def test_each_session_goes_on_once_with_acknowledged_results_under_kills(tmp_path: Path) -> None:
     cut: dict[str, int] = {"broken off requests": 0, "cut off sends": 0}
     for seed in (1, 2, 3):  # on a busy machine it may be that nobody is killed at work
         (folder := tmp_path / str(seed)).mkdir()

@@ -38,7 +38,7 @@ def test_no_acknowledgement_is_lost_and_nothing_is_half_done(part: int) -> None:
 
 
 @pytest.mark.spec("X-11", "P-04", "P-12")
-def test_no_acknowledged_result_of_an_open_call_is_lost_nor_what_is_owed_with_it() -> None:
+def test_no_acknowledged_result_and_no_owed_delivery_is_lost() -> None:
     tally = cut_often(WAITING, CUTS_A_SLICE)
     assert set(tally.outcomes) == {"kept"}, tally.outcomes
     assert tally.results > 5 * CUTS_A_SLICE, "hardly any result came in"

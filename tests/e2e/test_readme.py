@@ -31,7 +31,7 @@ def example(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spec("X-07")
-def test_the_example_prints_what_the_readme_shows(example: Path) -> None:
+def test_the_example_prints_the_output_of_the_readme(example: Path) -> None:
     [shown] = blocks("text")
     ran = run(sys.executable, "-W", "error", example.name, cwd=example.parent)
     assert ran.stdout == shown
@@ -46,7 +46,7 @@ def test_the_example_may_be_run_again_on_its_data(example: Path) -> None:
 
 
 @pytest.mark.spec("X-07")
-def test_ten_lines_are_enough() -> None:
+def test_the_main_function_of_the_example_has_ten_lines_at_most() -> None:
     [code] = blocks("python")
     [main] = [node for node in ast.parse(code).body if getattr(node, "name", "") == "main"]
     assert isinstance(main, ast.AsyncFunctionDef)

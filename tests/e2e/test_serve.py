@@ -31,6 +31,7 @@ from tests.support.process.server import (
     open_stalled_request,
     read_listing,
 )
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -124,13 +125,16 @@ async def life(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Life]:
 async def _end(server: ServerProcess, seen: Life) -> None:
     """With a stream that is open, and an answer that nobody has read."""
     path = f"/v1/tasks/{seen.before['sessionID']}/logs"
+
+    async def refuses() -> bool:
+        return not await accepts_connections(server.listing.port)
+
     async with server.client.stream() as listener, open_stalled_request(server.listing.port, path) as unread:
         await listener.until("snapshot")
         server.process.send_signal(signal.SIGTERM)
         seen.stream = [each.type for each in await listener.until_end()]
         async with asyncio.timeout(PROCESS_PATIENCE):
-            while await accepts_connections(server.listing.port):
-                pass
+            await wait_until(refuses)
             seen.log = len(await unread.read())
     seen.code = await server.end()
 
@@ -154,7 +158,8 @@ async def test_server_retries_next_port_on_collision(life: Life, tmp_path: Path)
                 health = await server.client.json("/v1/health")
                 server.process.kill()
                 told = (await wait_for_exit(server.process)).err
-        assert told == f"port {first} is in use by another program\n"
+        taken = f"port {first} is in use by another program: this server takes {port}"
+        assert told == f"warning: {taken}; --port chooses another\n"
         assert port not in range(first, first + TRIES)
         assert health["status"] == "ok"
 
@@ -168,7 +173,7 @@ async def test_server_retries_next_port_on_collision(life: Life, tmp_path: Path)
 
 
 @pytest.mark.spec("H-01")
-async def test_the_port_is_5165_unless_the_environment_says_another(tmp_path: Path) -> None:
+async def test_the_port_is_5165_unless_the_environment_sets_another(tmp_path: Path) -> None:
     def told(**variables: str) -> ApiConfig:
         here = Environment(variables=variables, home=tmp_path, platform="linux", cwd=tmp_path)
         return api_config(here)
@@ -240,7 +245,7 @@ async def test_history_is_in_the_answers_of_a_new_process(life: Life) -> None:
 
 
 @pytest.mark.spec("H-02")
-async def test_a_second_server_on_the_same_data_gives_up_and_says_where_the_first_is(life: Life) -> None:
+async def test_a_second_server_on_the_same_data_exits_and_names_the_first(life: Life) -> None:
     code, said = life.second
     assert code == 4
     assert life.listing["url"] in said

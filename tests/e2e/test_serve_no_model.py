@@ -25,7 +25,7 @@ async def ask(server: ServerProcess, method: str, path: str, body: object = None
 
 
 @pytest.mark.spec("A-10")
-async def test_it_starts_says_what_to_set_and_shows_history(tmp_path: Path) -> None:
+async def test_serve_without_a_model_starts_with_a_warning_and_shows_history(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Hello": [Reply(text="Hi there.")]}) as (desk, provider):
         first = await desk.run("run", "Hello", "--json")
         session_id = json.loads(first.out)["session"]
@@ -67,7 +67,7 @@ async def test_it_starts_says_what_to_set_and_shows_history(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("A-10")
-async def test_what_waits_for_a_model_waits_and_goes_on_when_there_is_one(tmp_path: Path) -> None:
+async def test_a_prompt_without_a_model_waits_and_is_answered_when_there_is_one(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Hello": [Reply(text="Hi there.")]}) as (desk, provider):
         left = await desk.run("run", "Hello", "--detach")
         session_id = left.out.strip()
@@ -102,7 +102,7 @@ async def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-10")
-async def test_a_run_that_goes_on_at_such_a_server_says_why_it_waits(tmp_path: Path) -> None:
+async def test_a_run_at_a_server_without_a_model_prints_why_it_waits(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Hello": [Reply(text="Hi there.")]}) as (desk, _):
         session_id = (await desk.run("run", "Hello", "--detach")).out.strip()
         forget_model(desk)

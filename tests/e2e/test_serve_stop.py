@@ -18,12 +18,11 @@ from tests.support.kills.serve_client import (
     prompt_body,
 )
 from tests.support.kills.serve_kills import descendants, until_dead
-from tests.support.process.command_line import open_desk
+from tests.support.process.command_line import PROCESS_PATIENCE, open_desk
 from tests.support.process.server import DeskServer, open_desk_server
+from tests.support.wait import wait_until
 
 SLEEPS = Reply(text="", tools=(ToolUse("bash", {"command": "sleep 600 | sleep 600"}),))
-STOP_SECONDS = 6.0
-"""What is required of a stop."""
 
 
 class Door:
@@ -54,7 +53,7 @@ class Door:
         return wire
 
 
-async def test_a_stop_is_quick_whoever_waits_listens_or_reads_nothing(tmp_path: Path) -> None:
+async def test_a_stop_is_quick_with_waiting_listening_and_stalled_clients(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Sleep": [SLEEPS], "Long": [Reply(text="x" * 8_000_000)]}) as (desk, _):
         desk.configure(permission={"*": "allow"})
         async with open_desk_server(desk) as server:
@@ -75,14 +74,13 @@ async def test_a_stop_is_quick_whoever_waits_listens_or_reads_nothing(tmp_path: 
             wires[-1].reader._transport.pause_reading()  # type: ignore[attr-defined]
             assert [(await wire.read_response()).status for wire in wires[:2]] == [200, 200]
             children = descendants(server.process.pid)
-            async with asyncio.timeout(STOP_SECONDS):
-                said = await server.end()
+            said = await server.end()
             waited = await wires[2].read_response()
             for wire in wires:
                 await wire.__aexit__()
         await until_dead(children)
 
-    assert server.process.returncode == 0
+    assert server.process.returncode == 0, "it would be 143 if the stop had taken more than 5 s"
     assert said == "stopping\n"
     assert children
     assert waited.status == 503
@@ -117,9 +115,7 @@ async def test_a_second_signal_ends_it_at_once_and_the_next_server_goes_on(tmp_p
 
 
 @pytest.mark.parametrize("words", [("--hostname", "0.0.0.0"), ("--hostname", "::")])
-async def test_no_machine_but_this_one_is_listened_to_without_a_token(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
+async def test_serve_without_auth_requires_a_loopback_address(tmp_path: Path, words: tuple[str, ...]) -> None:
     async with open_desk(tmp_path) as (desk, _):
         ran = await desk.run("serve", "--no-auth", "--port", "0", *words)
 
@@ -128,7 +124,7 @@ async def test_no_machine_but_this_one_is_listened_to_without_a_token(
     assert "--no-auth requires a loopback address: drop --no-auth or --hostname" in ran.err
 
 
-async def test_the_token_is_seen_in_no_list_of_processes_and_in_nothing_that_is_said(tmp_path: Path) -> None:
+async def test_the_token_is_not_shown_in_process_lists_or_output(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _), open_desk_server(desk) as server:
         token = _token(desk.data)
         process = Path(f"/proc/{server.process.pid}")
@@ -146,6 +142,5 @@ def _token(data: Path) -> str:
 
 
 async def _until_child(server: DeskServer) -> None:
-    async with asyncio.timeout(60):
-        while len(descendants(server.process.pid)) < 2:  # noqa: ASYNC110  it starts them by itself
-            await asyncio.sleep(0.01)
+    """The server starts them by itself."""
+    await wait_until(lambda: len(descendants(server.process.pid)) >= 2, seconds=PROCESS_PATIENCE)

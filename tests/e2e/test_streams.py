@@ -13,7 +13,7 @@ GROWTH = 12.0
 
 
 @pytest.mark.spec("H-06")
-async def test_who_stalls_costs_nothing_and_who_listens_misses_nothing(tmp_path: Path) -> None:
+async def test_stalled_listeners_cost_no_memory_and_a_live_one_misses_nothing(tmp_path: Path) -> None:
     held = await read_beside_stalled(tmp_path, stalled=30, events=EVENTS, together=1_500)
     assert held.events >= EVENTS
     assert held.after - held.before < GROWTH, held
@@ -21,7 +21,7 @@ async def test_who_stalls_costs_nothing_and_who_listens_misses_nothing(tmp_path:
 
 
 @pytest.mark.spec("H-06", "H-09")
-async def test_who_is_cut_off_again_and_again_ends_with_what_a_fresh_snapshot_says(tmp_path: Path) -> None:
+async def test_a_board_listener_that_is_cut_off_ends_with_a_fresh_snapshot(tmp_path: Path) -> None:
     cut = await cut_board_streams(tmp_path, cuts=24, restarts=2, seed=7)
     assert cut.resumed > 5
     assert cut.heard > cut.cuts
@@ -29,7 +29,7 @@ async def test_who_is_cut_off_again_and_again_ends_with_what_a_fresh_snapshot_sa
 
 
 @pytest.mark.spec("X-01")
-async def test_who_is_cut_off_from_opencodes_streams_reads_afresh_and_ends_with_what_there_is(
+async def test_an_opencode_listener_that_is_cut_off_ends_with_the_current_state(
     tmp_path: Path,
 ) -> None:
     cut = await event_stream.cut_event_streams(tmp_path, cuts=12, restarts=2, seed=3)

@@ -8,7 +8,7 @@ from tests.support.kills.task_kills import JOBS, KILLS, fan_out
 
 
 @pytest.mark.spec("T-15", "X-11")
-async def test_each_task_ends_once_and_is_told_once_however_often_the_process_is_killed(
+async def test_each_task_ends_once_with_one_notice_under_repeated_kills(
     tmp_path: Path,
 ) -> None:
     summary = await fan_out(tmp_path, seed=1)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -16,6 +17,7 @@ from asyncagents.server.discovery import LISTING_FILE, Listing
 from asyncagents.testing.provider import Reply, Script
 from tests.support.postgres.database import Server, a_database
 from tests.support.process.command_line import PROCESS_PATIENCE, Desk, open_desk, read_until, wait_for_exit
+from tests.support.wait import wait_until
 
 WORDS = "one two three four five six seven eight nine ten "
 SCRIPT: Script = {"count": [Reply(text=WORDS, chunks=20, gap=0.1)], "again": [Reply(text="Yes.")]}
@@ -76,6 +78,17 @@ def told(events: list[Event]) -> tuple[str, int]:
     return next((text for text in reversed(texts.values()) if text != "count"), ""), pieces
 
 
+async def until_writer_knows_listener(dsn: str) -> None:
+    """A process reads who listens with its heartbeat: the worker's next one after that of a listener."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        since = await wait_until(lambda: connection.fetchval("SELECT min(beat) FROM worker WHERE listens"))
+        known = "SELECT count(*) FROM worker WHERE capacity > 0 AND beat > $1"
+        await wait_until(lambda: connection.fetchval(known, since))
+    finally:
+        await connection.close()
+
+
 @pytest.mark.spec("X-10")
 async def test_a_prompt_to_one_server_streams_to_a_client_of_another(
     tmp_path: Path, postgres_server: Server
@@ -93,7 +106,7 @@ async def test_a_prompt_to_one_server_streams_to_a_client_of_another(
         ready = asyncio.Event()
         listening = group.create_task(heard(other, session.id, ready))
         await ready.wait()
-        await asyncio.sleep(1)  # a beat: whoever writes knows that somebody listens
+        await until_writer_knows_listener(dsn)
         entry = await one.prompt(session.id, "count")
         events = await listening
         text, pieces = told(events)
@@ -105,7 +118,9 @@ async def test_a_prompt_to_one_server_streams_to_a_client_of_another(
         assert (await other.prompt(session.id, "again")).info.session_id == session.id
 
 
-async def test_a_run_works_alone_where_nobody_else_does(tmp_path: Path, postgres_server: Server) -> None:
+async def test_a_run_works_alone_without_a_server_or_a_worker(
+    tmp_path: Path, postgres_server: Server
+) -> None:
     async with a_database(postgres_server) as dsn, open_desk(tmp_path, SCRIPT) as (desk, _):
         env = {"ASYNCAGENTS_STORE": dsn, **BRISK}
         ran = await desk.run("run", "again", env=env)
@@ -118,7 +133,7 @@ async def test_a_run_works_alone_where_nobody_else_does(tmp_path: Path, postgres
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-async def test_a_run_says_once_that_no_worker_serves_its_pool(
+async def test_a_run_warns_once_that_no_worker_serves_its_pool(
     tmp_path: Path, postgres_server: Server, form: str
 ) -> None:
     async with (

@@ -4,12 +4,14 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from asyncagents.domain.conversation.session import Session
 from tests.support.process.undo_worker import MANY, open_undo_runtime
+from tests.support.wait import wait_until
 
 PATIENCE = 60
 ROOT = Path(__file__).parents[2]
@@ -29,7 +31,17 @@ def state(root: Path) -> tuple[int, int, int]:
     return texts.count("first"), texts.count("changed"), new
 
 
-async def killed(data: Path, root: Path, after: float) -> None:
+def count_undone(root: Path) -> int:
+    """A file is written anew, and not there or empty for a moment."""
+    found = 0
+    for number in range(MANY):
+        with suppress(OSError):
+            found += (root / f"{number}.txt").read_text().startswith("first")
+    return found
+
+
+async def kill_at(undone: int, data: Path, root: Path) -> None:
+    """A process that undoes, once so many files are as they were at first."""
     worker = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.process.undo_worker", str(data), str(root),
         cwd=ROOT, stdout=asyncio.subprocess.PIPE, env={**os.environ},
@@ -37,19 +49,19 @@ async def killed(data: Path, root: Path, after: float) -> None:
     assert worker.stdout is not None
     async with asyncio.timeout(PATIENCE):
         assert await worker.stdout.readline() == b"marked\n"
-        await asyncio.sleep(after)
+        await wait_until(lambda: count_undone(root) >= undone, pause=0.001)
         worker.kill()
         await worker.wait()
 
 
 @pytest.mark.spec("X-01")
-@pytest.mark.parametrize(("after", "next_step"), [(0.05, "undo"), (0.2, "redo"), (0.0, "speak")])
-async def test_an_undo_that_was_killed_is_ended_by_whoever_comes_next(
-    tmp_path: Path, after: float, next_step: str
+@pytest.mark.parametrize(("undone", "next_step"), [(1, "undo"), (MANY // 2, "redo"), (0, "speak")])
+async def test_an_undo_in_a_killed_process_is_completed_by_the_next_process(
+    tmp_path: Path, undone: int, next_step: str
 ) -> None:
     data, root = tmp_path / "data", tmp_path / "project"
     project(root)
-    await killed(data, root, after)
+    await kill_at(undone, data, root)
     async with asyncio.timeout(PATIENCE), open_undo_runtime(data) as here:
         session: Session = await here.create_session(directory=root, key="one")
         assert session.revert is not None

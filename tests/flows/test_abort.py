@@ -81,7 +81,7 @@ async def test_an_abort_ends_the_tools(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("C-10")
-async def test_an_abort_settles_what_is_waited_for_and_a_late_result_is_refused(tmp_path: Path) -> None:
+async def test_an_abort_settles_pending_calls_and_a_late_result_is_refused(tmp_path: Path) -> None:
     async with open_stage(tmp_path, GATED, tools=[build_pending_tool("gate")]) as at:
         await at.prompt("go")
         waiting = await at.open_call()
@@ -101,7 +101,7 @@ async def test_an_abort_settles_what_is_waited_for_and_a_late_result_is_refused(
 
 
 @pytest.mark.spec("C-10")
-async def test_an_abort_rejects_what_is_asked(tmp_path: Path) -> None:
+async def test_an_abort_rejects_open_asks(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")]]}
     async with open_stage(tmp_path, script, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
@@ -136,7 +136,7 @@ async def test_an_abort_does_not_wait_for_a_plan(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("C-10")
-async def test_an_abort_before_the_first_step_answers_who_prompted(tmp_path: Path) -> None:
+async def test_an_abort_before_the_first_step_answers_the_prompt(tmp_path: Path) -> None:
     async with open_stage(tmp_path, HANGS, serve=False) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await until_shown(at, "go")
@@ -186,7 +186,7 @@ async def test_aborts_at_any_moment_of_a_turn_are_acknowledged(tmp_path: Path, m
 
 
 @pytest.mark.spec("C-10")
-async def test_an_abort_of_an_idle_session_does_nothing_to_what_comes_after(tmp_path: Path) -> None:
+async def test_an_abort_of_an_idle_session_does_not_affect_the_next_prompt(tmp_path: Path) -> None:
     async with open_stage(tmp_path, HANGS) as at:
         assert await at.abort()
         answer = await at.prompt("next")
@@ -235,7 +235,7 @@ async def test_input_after_an_abort_is_not_covered_by_it(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("C-10")
-async def test_input_right_behind_an_abort_is_answered_at_whatever_moment_it_comes(tmp_path: Path) -> None:
+async def test_input_sent_with_an_abort_is_answered_at_any_moment_of_a_turn(tmp_path: Path) -> None:
     async with open_stage(tmp_path, HANGS) as at:
         for ticks in range(15):
             first = asyncio.ensure_future(at.prompt("go"))
@@ -248,7 +248,7 @@ async def test_input_right_behind_an_abort_is_answered_at_whatever_moment_it_com
             assert answer_of(await first).error == aborted_error()
 
 
-async def test_what_was_said_before_an_abort_is_what_the_model_remembers(tmp_path: Path) -> None:
+async def test_the_model_reads_the_text_that_was_streamed_before_an_abort(tmp_path: Path) -> None:
     async with open_stage(tmp_path, HANGS) as at:
         await at.runtime.send(at.session_id, "go")
         await at.listener.until_text("I beg")
@@ -279,7 +279,7 @@ class Stubborn(ScriptedModel):
 
 @pytest.mark.spec("C-10")
 @pytest.mark.parametrize("failure", [None, ConnectionError("closed"), TimeoutError("closed")])
-async def test_an_abort_is_an_abort_whatever_the_provider_makes_of_it(
+async def test_a_turn_ends_as_aborted_even_if_the_model_hides_the_cancel(
     tmp_path: Path, failure: Exception | None
 ) -> None:
     async with open_stage(tmp_path, Stubborn(failure)) as at:
@@ -322,7 +322,7 @@ async def test_an_abort_is_acknowledged_late_when_a_tool_does_not_stop(tmp_path:
 
 
 @pytest.mark.spec("C-10")
-async def test_an_abort_is_heard_through_a_flood_of_events(tmp_path: Path) -> None:
+async def test_an_abort_interrupts_a_stream_of_thousands_of_events(tmp_path: Path) -> None:
     script = {"go": [[say("I beg"), pause(0.005), say(*["x"] * 5000), pause(3600)]]}
     async with open_stage(tmp_path, script) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
@@ -334,7 +334,7 @@ async def test_an_abort_is_heard_through_a_flood_of_events(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("C-10")
-async def test_everyone_hears_that_an_aborted_prompt_was_answered(tmp_path: Path) -> None:
+async def test_an_aborted_prompt_publishes_prompt_answered(tmp_path: Path) -> None:
     async with open_stage(tmp_path, HANGS) as at:
         sent = await at.runtime.send(at.session_id, "go")
         await at.listener.until_text("I beg")

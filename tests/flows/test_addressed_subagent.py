@@ -55,7 +55,7 @@ async def test_a_prompt_that_names_a_subagent_is_a_task_for_it(tmp_path: Path, r
 
 
 @pytest.mark.spec("D-11", "X-01")
-async def test_texts_become_one_task_in_their_place_and_the_rest_is_the_sessions(
+async def test_text_parts_become_one_subtask_and_other_parts_stay_in_the_session(
     tmp_path: Path,
 ) -> None:
     script = {**SCRIPT, "Where is it?\n\nLook twice.": [[say("Found.")]]}
@@ -88,7 +88,7 @@ async def test_texts_become_one_task_in_their_place_and_the_rest_is_the_sessions
 
 
 @pytest.mark.spec("D-11", "D-04")
-async def test_a_task_that_is_spoken_to_answers_itself(tmp_path: Path) -> None:
+async def test_a_prompt_to_a_tasks_session_is_answered_there_by_the_named_agent(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path, SCRIPT) as at:
         where = await create_session(at, tmp_path)
         await at.post(f"{where}/message", text_prompt("go"))
@@ -104,7 +104,7 @@ async def test_a_task_that_is_spoken_to_answers_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("D-11", "X-01")
-async def test_a_session_that_began_as_a_subagent_answers_as_that(tmp_path: Path) -> None:
+async def test_a_session_created_with_a_subagent_answers_as_that_agent(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path, SCRIPT) as at:
         where = await create_session(at, tmp_path, agent="explore")
         answer = await at.post(f"{where}/message", asked("explore"))
@@ -117,7 +117,7 @@ async def test_a_session_that_began_as_a_subagent_answers_as_that(tmp_path: Path
 
 @pytest.mark.spec("D-11", "X-01")
 @pytest.mark.parametrize("agent", ["plan", "reviewer"])
-async def test_other_agents_answer_in_the_session(tmp_path: Path, agent: str) -> None:
+async def test_an_agent_that_is_no_subagent_answers_in_the_session(tmp_path: Path, agent: str) -> None:
     async with serve_coding_project(
         tmp_path, SCRIPT, agent={"reviewer": AgentConfig(description="Any.")}
     ) as at:
@@ -131,7 +131,7 @@ async def test_other_agents_answer_in_the_session(tmp_path: Path, agent: str) ->
 
 
 @pytest.mark.spec("X-01")
-async def test_what_wants_no_reply_is_no_task(tmp_path: Path) -> None:
+async def test_a_prompt_with_no_reply_becomes_no_subtask(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path, SCRIPT) as at:
         where = await create_session(at, tmp_path)
         noted = await at.post(f"{where}/message", {**asked("explore"), "noReply": True})
@@ -140,7 +140,7 @@ async def test_what_wants_no_reply_is_no_task(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("D-11")
-async def test_a_subagent_that_is_nobody_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_prompt_to_an_unknown_agent_is_refused_and_stores_nothing(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path, SCRIPT) as at:
         where = await create_session(at, tmp_path)
         refused = await at.post(f"{where}/message", asked("nobody"))

@@ -42,7 +42,7 @@ async def test_an_approved_line_lets_no_other_program_run(shown: str, later: str
 
 
 @pytest.mark.spec("Z-06")
-async def test_a_path_outside_that_is_not_there_opens_no_folder(tmp_path: Path) -> None:
+async def test_an_approval_of_a_missing_path_outside_covers_no_folder(tmp_path: Path) -> None:
     """An answer for `ls /nonexistent` once allowed `/*`."""
     place = create_yard(tmp_path)
     then = [*shell_calls(["head -1 /etc/passwd"]), call("read", filePath="/etc/hosts")]
@@ -51,7 +51,7 @@ async def test_a_path_outside_that_is_not_there_opens_no_folder(tmp_path: Path) 
 
 
 @pytest.mark.spec("Z-06")
-async def test_what_may_be_read_outside_may_not_be_changed(tmp_path: Path) -> None:
+async def test_an_approval_to_read_outside_the_project_does_not_cover_changes(tmp_path: Path) -> None:
     place = create_yard(tmp_path)
     first = [call("read", filePath=str(place.secret))]
     then = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.delegation.task import launch_asks
+from asyncagents.delegation.launch import launch_asks
 from asyncagents.domain.agent.permission import LineageRules, exact_permission
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
@@ -82,7 +82,7 @@ def test_an_approved_page_opens_its_site(later: str) -> None:
 
 
 @pytest.mark.spec("Z-06")
-def test_an_agent_whose_name_has_a_wildcard_is_no_other_agent() -> None:
+def test_an_approved_agent_name_with_a_wildcard_matches_no_other_agent() -> None:
     assert asks_again(launch_asks("*", "All"), launch_asks("general", "One"))
     assert not asks_again(launch_asks("general", "One"), launch_asks("general", "Another"))
     assert asks_again(launch_asks("general", "One"), launch_asks("explore", "One"))
@@ -99,7 +99,7 @@ def test_a_special_file_is_approved_under_its_own_name_alone() -> None:
 
 
 @pytest.mark.spec("Z-06")
-def test_edits_of_the_project_are_no_edits_outside() -> None:
+def test_an_approval_of_edits_in_the_project_does_not_cover_edits_outside() -> None:
     def edit(place: InsidePath | OutsidePath) -> tuple[Ask, ...]:
         return edit_asks([place], {}, [None])
 
@@ -117,7 +117,7 @@ def test_edits_of_the_project_are_no_edits_outside() -> None:
 
 
 @pytest.mark.spec("Z-06")
-async def test_a_patch_outside_asks_whatever_edits_were_approved(tmp_path: Path) -> None:
+async def test_a_patch_outside_the_project_asks_after_edits_inside_were_approved(tmp_path: Path) -> None:
     place = create_yard(tmp_path)
     first = [call("write", filePath="a.txt", content="x")]
     text = f"*** Begin Patch\n*** Add File: {place.outside}/new\n+x\n*** End Patch"

@@ -68,7 +68,7 @@ def asking(word: object) -> AnyTool:
 
 
 @pytest.mark.spec("C-03", "P-04")
-async def test_a_decision_reaches_the_model_with_the_name_of_who_took_it(tmp_path: Path) -> None:
+async def test_the_model_reads_a_decision_with_the_name_of_the_person(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.asks()
@@ -94,7 +94,7 @@ async def test_a_decision_reaches_the_model_with_the_name_of_who_took_it(tmp_pat
 
 
 @pytest.mark.parametrize("reply", ["reject", Reject(), [["Reject"]], [["reject", " "]]], ids=str)
-async def test_a_no_is_told_and_the_turn_goes_on(tmp_path: Path, reply: str) -> None:
+async def test_the_model_reads_a_rejection_and_the_turn_goes_on(tmp_path: Path, reply: str) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
         await at.prompt("ship")
         asked = await at.listener.until(QuestionAsked)
@@ -107,7 +107,7 @@ async def test_a_no_is_told_and_the_turn_goes_on(tmp_path: Path, reply: str) -> 
 
 
 @pytest.mark.spec("C-03")
-async def test_who_prompts_meanwhile_is_answered_and_hears_the_decision_later(tmp_path: Path) -> None:
+async def test_a_prompt_during_an_approval_is_answered_and_the_decision_comes_later(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
         await at.prompt("ship")
         meanwhile = await at.prompt("news?")
@@ -120,7 +120,7 @@ async def test_who_prompts_meanwhile_is_answered_and_hears_the_decision_later(tm
 
 
 @pytest.mark.spec("P-07")
-async def test_nobody_decided_in_time_is_told_with_that_time(tmp_path: Path) -> None:
+async def test_an_expired_approval_gives_the_model_an_error_with_the_deadline(tmp_path: Path) -> None:
     @approval(who="anyone", seconds=0.02, name="may_ship")
     async def soon(version: str) -> str:
         """Ask."""
@@ -138,7 +138,7 @@ async def test_nobody_decided_in_time_is_told_with_that_time(tmp_path: Path) -> 
     assert left == ()
 
 
-async def test_the_function_tells_somebody_and_options_of_its_own_are_decisions_too(tmp_path: Path) -> None:
+async def test_an_approval_function_gets_the_pending_id_and_may_define_options(tmp_path: Path) -> None:
     mails: list[str] = []
 
     @approval(name="may_ship", who="ops")
@@ -164,7 +164,9 @@ async def test_the_function_tells_somebody_and_options_of_its_own_are_decisions_
 
 
 @pytest.mark.parametrize("word", [None, "", "  ", 7, {"output": "?"}, Pending()], ids=str)
-async def test_an_approval_that_asks_nothing_is_a_failure_of_its_tool(tmp_path: Path, word: object) -> None:
+async def test_an_approval_that_returns_no_question_is_a_failure_of_its_tool(
+    tmp_path: Path, word: object
+) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[asking(word)]) as at:
         await at.prompt("ship")
         left = await at.runtime.asks()
@@ -181,7 +183,7 @@ async def test_an_approval_may_be_decided_at_once_by_its_own_function(tmp_path: 
     assert at.listener.of(QuestionAsked) == []
 
 
-async def test_an_async_tool_may_ask_as_well_and_takes_any_words(tmp_path: Path) -> None:
+async def test_an_async_tool_may_ask_a_question_with_a_free_text_answer(tmp_path: Path) -> None:
     @async_tool(name="may_ship")
     def ask(version: str) -> Pending:
         """Ask."""
@@ -199,7 +201,7 @@ async def test_an_async_tool_may_ask_as_well_and_takes_any_words(tmp_path: Path)
     assert heard(at) == ["Which name?\nTulip"]
 
 
-async def test_a_name_that_cannot_be_kept_is_refused_and_one_that_plays_tricks_is_tamed(
+async def test_the_name_on_a_decision_is_validated_and_escaped(
     tmp_path: Path,
 ) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
@@ -214,7 +216,7 @@ async def test_a_name_that_cannot_be_kept_is_refused_and_one_that_plays_tricks_i
     assert heard(at) == ["Approved by eve Rejected by &amp;lt;system-reminder>all."]
 
 
-def test_whom_it_asks_is_a_short_text() -> None:
+def test_the_who_option_of_an_approval_must_be_a_short_text() -> None:
     for who in ("x" * 201, 7):
         with pytest.raises(InvalidInput, match=r"who (is|must be) a text"):
             approval(who=who)  # type: ignore[arg-type]
@@ -249,7 +251,9 @@ async def _posted(runtime: Runtime, pending_id: str) -> object:
 
 @pytest.mark.spec("P-05", "P-14")
 @pytest.mark.parametrize("rival", [name for name in DOORS if name != "yes"])
-async def test_of_two_doors_at_once_in_two_processes_one_counts(tmp_path: Path, rival: str) -> None:
+async def test_one_of_two_concurrent_answers_or_results_from_two_processes_counts(
+    tmp_path: Path, rival: str
+) -> None:
     async with (
         open_stage(tmp_path, SCRIPT, tools=[may_ship]) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
@@ -273,7 +277,7 @@ async def test_of_two_doors_at_once_in_two_processes_one_counts(tmp_path: Path, 
 
 @pytest.mark.spec("P-05")
 @pytest.mark.parametrize("door", DOORS)
-async def test_an_abort_before_a_door_wins_and_the_door_says_so(tmp_path: Path, door: str) -> None:
+async def test_an_answer_or_result_after_an_abort_is_refused_as_a_conflict(tmp_path: Path, door: str) -> None:
     async with (
         open_stage(tmp_path, SCRIPT, tools=[may_ship]) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
@@ -309,7 +313,7 @@ async def _rested(data: Path, at: Stage) -> tuple[MessageWithParts, ...]:
 
 
 @pytest.mark.spec("A-04")
-async def test_what_a_child_asks_is_listed_at_its_root_with_its_lineage(tmp_path: Path) -> None:
+async def test_an_ask_of_a_child_is_listed_at_its_root_with_its_lineage(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path)
         other = await at.runtime.create_session(directory=tmp_path)
@@ -342,7 +346,7 @@ async def test_a_session_that_was_imported_still_asks_and_is_answered_there(tmp_
 
 
 @pytest.mark.spec("P-08")
-async def test_after_a_crash_while_it_told_somebody_the_decision_is_still_asked_for(tmp_path: Path) -> None:
+async def test_an_approval_interrupted_by_a_crash_asks_after_the_restart(tmp_path: Path) -> None:
     started = asyncio.Event()
 
     @approval(name="may_ship", who="release managers")

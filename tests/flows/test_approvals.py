@@ -19,7 +19,7 @@ async def asked_again(at: Stage, word: str) -> list[str]:
 
 
 @pytest.mark.spec("Z-06")
-async def test_another_process_withdraws_and_the_next_call_asks(tmp_path: Path) -> None:
+async def test_a_call_asks_again_after_another_process_withdrew_the_approval(tmp_path: Path) -> None:
     async with serve_approvals(tmp_path) as (at, _, _):
         before = await at.runtime.approvals.list(tmp_path / "project")
         elsewhere = await at.runtime.approvals.list(tmp_path)

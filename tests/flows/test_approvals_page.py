@@ -26,7 +26,7 @@ QUESTION = QuestionRequest(
 
 
 @pytest.mark.spec("P-05", "X-07")
-def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> None:
+def test_the_program_of_the_page_prints_the_shown_output(tmp_path: Path) -> None:
     (program,), (shown,) = code_blocks("approvals.md"), code_blocks("approvals.md", "text")
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-W", "error", "program.py"]
@@ -41,7 +41,7 @@ def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> N
     [(Answers((("Approve", "after lunch"),)), "alice"), (Reject("not on a Friday"), "bob")],
     ids=["yes", "no"],
 )
-def test_a_decision_reads_as_the_page_says(reply: Reply, by: str) -> None:
+def test_the_page_quotes_the_text_of_a_decision(reply: Reply, by: str) -> None:
     assert isinstance(reply, Answers | Reject)
     said = reply_result(Open(kind="async", since=0, question=QUESTION, approval=True), reply, by)
     assert isinstance(said, Completed)
@@ -49,14 +49,14 @@ def test_a_decision_reads_as_the_page_says(reply: Reply, by: str) -> None:
     assert [key for key in said.metadata if f"`{key}`" not in PAGE] == []
 
 
-def test_silence_and_timers_read_as_the_page_says() -> None:
+def test_the_page_quotes_the_texts_of_expired_approvals_and_timers() -> None:
     said = unanswered_result(HALF_PAST_FOUR, "release managers", approval=True).error
     assert f"`{said}`" in PAGE
     assert f"`{WAIT_ENDED}`" in PAGE
     assert f"`{WAIT_OVER} It was until 2026-11-16 16:30:00 UTC.`" in PAGE
 
 
-def test_every_door_and_option_of_the_page_is_there() -> None:
+def test_approvals_add_one_option_and_the_page_names_five_commands() -> None:
     assert set(ApprovalOptions.__annotations__) - set(AsyncToolOptions.__annotations__) == {"who"}
     names = set(re.findall(r"`asyncagents (\w+)", PAGE))
     assert names == {"asks", "answer", "submit", "cancel", "run"}

@@ -130,7 +130,7 @@ async def test_a_rejection_blocks_the_turn_and_settles_the_siblings(tmp_path: Pa
 
 
 @pytest.mark.spec("C-03")
-async def test_the_turn_after_a_blocked_one_is_free(tmp_path: Path) -> None:
+async def test_a_prompt_after_a_blocked_turn_is_answered(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")]], "then?": [[say("Otherwise.")]]}
     async with open_stage(tmp_path, script, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
@@ -142,7 +142,7 @@ async def test_the_turn_after_a_blocked_one_is_free(tmp_path: Path) -> None:
     assert results(at) == [REJECTED]
 
 
-async def test_input_that_came_while_it_asked_is_answered_after_a_rejection(tmp_path: Path) -> None:
+async def test_input_during_an_ask_is_answered_after_a_rejection(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")]], "then?": [[say("Otherwise.")]]}
     async with open_stage(tmp_path, script, tools=[CAREFUL]) as at:
         first = asyncio.ensure_future(at.prompt("go"))
@@ -157,7 +157,7 @@ async def test_input_that_came_while_it_asked_is_answered_after_a_rejection(tmp_
 
 
 @pytest.mark.spec("C-03")
-async def test_a_rejection_with_a_word_lets_the_model_try_another_way(tmp_path: Path) -> None:
+async def test_a_rejection_with_a_message_continues_the_turn(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await at.runtime.answer(await asked(at), Reject("use b"))
@@ -253,7 +253,7 @@ async def test_rules_that_raise_end_in_an_error_not_in_a_loop(tmp_path: Path) ->
     assert len(at.model.requests) == 1
 
 
-async def test_a_call_asks_again_when_what_it_would_touch_has_changed(tmp_path: Path) -> None:
+async def test_a_call_asks_again_when_its_plan_asks_for_another_pattern(tmp_path: Path) -> None:
     places = ["/tmp/one", "/tmp/two", "/tmp/two"]
 
     async def plan(args: TextArguments, context: ToolContext) -> tuple[Ask, ...]:
@@ -287,7 +287,7 @@ async def test_a_plan_that_fails_is_an_error_for_the_model(tmp_path: Path) -> No
     assert results(at) == ["FileNotFoundError: no such place"]
 
 
-async def test_a_call_that_asks_takes_no_result_from_elsewhere(tmp_path: Path) -> None:
+async def test_a_result_for_a_call_that_asks_is_refused(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         ask_id = await asked(at)

@@ -9,7 +9,13 @@ import pytest
 from asyncagents.app.assemble import Setup
 from asyncagents.app.backend import PolledDatabase
 from asyncagents.app.workplaces import fixed_tools
-from asyncagents.domain.call.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
+from asyncagents.domain.call.call import (
+    TIMED_OUT,
+    WAIT_ENDED,
+    WAIT_OVER,
+    Completed,
+)
+from asyncagents.domain.call.late_result import pending_text
 from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolFailed, ToolPart, ToolWaiting
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
@@ -23,7 +29,7 @@ from asyncagents.store.tx import Verb
 from asyncagents.testing.inside import inside
 from tests.support.runtime import EventListener, Stage, open_sqlite_runtime, open_stage
 from tests.support.tool import ECHO, Gate, NoArguments, build_pending_tool
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 T = TypeVar("T")
 DEPLOY = build_pending_tool("deploy", note="queued as #7")
@@ -35,7 +41,7 @@ def results(at: Stage) -> list[str]:
 
 
 @pytest.mark.spec("C-06", "C-03")
-async def test_a_session_that_waits_says_for_what_since_when_and_how_long(tmp_path: Path) -> None:
+async def test_the_status_of_a_waiting_session_names_call_tool_start_and_deadline(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         status = await at.status()
@@ -53,7 +59,7 @@ async def test_a_session_that_waits_says_for_what_since_when_and_how_long(tmp_pa
 
 
 @pytest.mark.spec("C-03")
-async def test_a_blocking_prompt_returns_when_only_the_outside_is_waited_for(tmp_path: Path) -> None:
+async def test_a_blocking_prompt_returns_when_only_a_pending_call_is_open(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         answer = await at.prompt("ship")
 
@@ -66,9 +72,7 @@ async def test_a_blocking_prompt_returns_when_only_the_outside_is_waited_for(tmp
 async def test_a_waiting_session_costs_the_process_nothing(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
-        async with asyncio.timeout(PATIENCE):
-            while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
-                await asyncio.sleep(0)
+        await wait_until(lambda: not at.runtime.live)  # no event tells that a run is gone
 
 
 @pytest.mark.spec("C-03", "C-06")
@@ -91,7 +95,7 @@ async def test_a_result_resumes_the_session(tmp_path: Path) -> None:
     assert kinds == [Busy, WaitingAsync, Busy, Idle]
 
 
-async def test_a_failure_from_outside_resumes_it_too(tmp_path: Path) -> None:
+async def test_a_failure_from_outside_resumes_the_session(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         await at.runtime.fail((await at.open_call()).id, "no route")
@@ -124,7 +128,7 @@ async def test_the_same_result_again_is_answered_alike_and_another_is_refused(tm
     assert len(at.model.requests) == 2
 
 
-async def test_a_step_with_several_resumes_when_the_last_one_is_in(tmp_path: Path) -> None:
+async def test_a_step_with_several_pending_calls_resumes_after_the_last_result(tmp_path: Path) -> None:
     script = {"ship": [[call("deploy"), call("echo", text="a"), call("deploy")], [say("Shipped.")]]}
     async with open_stage(tmp_path, script, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("ship")
@@ -142,7 +146,7 @@ async def test_a_step_with_several_resumes_when_the_last_one_is_in(tmp_path: Pat
 
 
 @pytest.mark.spec("C-03")
-async def test_who_prompts_meanwhile_is_answered_and_the_result_comes_later_once(tmp_path: Path) -> None:
+async def test_a_prompt_during_a_pending_call_is_answered_and_the_result_comes_once(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
@@ -200,7 +204,7 @@ async def test_two_late_results_reach_the_model_once_each(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("C-03")
-async def test_a_result_that_is_in_before_the_tool_says_pending_wins(tmp_path: Path) -> None:
+async def test_a_result_submitted_before_the_tool_returns_pending_wins(tmp_path: Path) -> None:
     runtimes: list[Runtime] = []
 
     async def run(args: NoArguments, context: ToolContext) -> Pending:
@@ -230,7 +234,7 @@ async def test_a_result_from_outside_stays_when_the_tool_answers_later(tmp_path:
     assert results(at) == ["from outside"]
 
 
-async def test_what_is_not_answered_in_time_fails_and_resumes_the_session(tmp_path: Path) -> None:
+async def test_an_expired_call_fails_and_resumes_the_session(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[build_pending_tool("deploy", seconds=0.02)]) as at:
         await at.prompt("ship")
         await at.listener.until(SessionIdle)
@@ -240,7 +244,7 @@ async def test_what_is_not_answered_in_time_fails_and_resumes_the_session(tmp_pa
     assert results(at) == [state.error] == [TIMED_OUT]
 
 
-async def test_a_tool_says_what_its_deadline_means(tmp_path: Path) -> None:
+async def test_a_tool_defines_the_result_of_its_expired_call(tmp_path: Path) -> None:
     tool = build_pending_tool("deploy", seconds=0.02, on_due=Completed("nobody objected"))
     async with open_stage(tmp_path, SCRIPT, tools=[tool]) as at:
         await at.prompt("ship")
@@ -314,7 +318,7 @@ async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Pa
 
 
 @pytest.mark.spec("C-03")
-async def test_who_speaks_ends_a_wait(tmp_path: Path) -> None:
+async def test_a_prompt_ends_a_wait(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[build_pending_tool("deploy", kind="wait")]) as at:
         await at.prompt("ship")
         answer = await at.prompt("news?")

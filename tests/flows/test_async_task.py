@@ -40,7 +40,7 @@ READ: RequestScript = {
 
 
 @pytest.mark.spec("D-07", "T-17")
-async def test_a_launch_says_the_fixed_text_and_its_part_names_the_child(tmp_path: Path) -> None:
+async def test_a_launch_returns_the_fixed_text_and_its_part_names_the_child(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {**READ, "a": [[call("gate")], [say("Red.")]]}
     async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
@@ -149,7 +149,7 @@ async def test_a_task_whose_session_was_deleted_is_not_found(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("D-09")
-async def test_a_session_that_is_no_task_of_the_caller_is_not_said_to_be_missing(tmp_path: Path) -> None:
+async def test_a_session_that_is_no_task_of_the_caller_is_reported_as_existing(tmp_path: Path) -> None:
     """By every tool that takes the id of a task: it exists, and the text says what to do instead."""
     strangers: list[str] = []
 
@@ -180,7 +180,7 @@ async def test_a_session_that_is_no_task_of_the_caller_is_not_said_to_be_missing
 
 
 @pytest.mark.spec("D-09")
-async def test_a_task_that_was_cleared_is_not_said_to_be_missing(tmp_path: Path) -> None:
+async def test_a_cleared_task_is_reported_as_an_existing_session(tmp_path: Path) -> None:
     scenes: RequestScript = {
         **READ,
         "a": [[say("Red.")]],

@@ -22,7 +22,7 @@ from asyncagents.server.rate_limit import BURST
 from tests.support.http.client import HttpClient, Response
 from tests.support.http.server import serve_runtime
 from tests.support.runtime import Stage, open_stage
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 from tests.support.webhook.delivery import (
     ERROR,
     PENDING,
@@ -136,7 +136,7 @@ async def test_200_a_webhook_needs_its_signature_and_no_token(tmp_path: Path, si
 
 
 @pytest.mark.spec("P-03")
-async def test_200_what_is_waited_for_is_listed_and_shown(tmp_path: Path) -> None:
+async def test_200_a_pending_call_is_listed_and_shown(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
         listed, one = await site.get(PENDING), await site.get(f"{PENDING}/{site.id}")
 
@@ -228,7 +228,7 @@ async def test_401_a_webhook_that_is_not_signed_whether_its_call_is_known_or_not
 
 
 @pytest.mark.spec("P-03")
-async def test_404_unknown_or_of_a_session_that_is_gone(tmp_path: Path) -> None:
+async def test_404_a_call_that_is_unknown_or_of_a_deleted_session(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
         unknown = [
             await site.post(RESULT, result_body(UNKNOWN)),
@@ -249,7 +249,7 @@ async def test_404_unknown_or_of_a_session_that_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-03")
-async def test_409_settled_otherwise_and_the_message_names_the_first(tmp_path: Path) -> None:
+async def test_409_a_call_settled_otherwise_and_the_message_names_its_result(tmp_path: Path) -> None:
     async with waiting(tmp_path) as site:
         first = await site.post(RESULT, result_body(site.id))
         await site.went_on()
@@ -286,7 +286,7 @@ async def test_422_refused_by_validate_result_and_the_call_still_waits(tmp_path:
 
 
 @pytest.mark.spec("P-03", "P-10")
-async def test_429_who_sends_too_many_is_told_when_to_go_on_and_others_are_not_kept_waiting(
+async def test_429_too_many_webhooks_get_retry_after_and_other_routes_answer(
     tmp_path: Path,
 ) -> None:
     async with waiting(tmp_path) as site:
@@ -304,10 +304,11 @@ async def test_429_who_sends_too_many_is_told_when_to_go_on_and_others_are_not_k
 
 
 async def _until_let(site: Site, body: bytes) -> Response:
-    async with asyncio.timeout(PATIENCE):
-        while (told := await site.webhook(body)).status == 429:
-            pass
-    return told
+    async def look() -> Response | None:
+        told = await site.webhook(body)
+        return told if told.status != 429 else None
+
+    return await wait_until(look)
 
 
 @pytest.mark.spec("P-10", "P-03")
@@ -355,7 +356,9 @@ async def test_415_results_come_as_json(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", RESULT), ("PUT", ERROR), ("GET", WEBHOOK), ("POST", PENDING)]
 )
-async def test_405_a_route_says_which_methods_it_takes(tmp_path: Path, method: str, path: str) -> None:
+async def test_405_a_route_lists_its_methods_in_the_allow_header(
+    tmp_path: Path, method: str, path: str
+) -> None:
     async with waiting(tmp_path) as site:
         told = await site.caller.request(method, path, headers=site.caller.authorization)
 
@@ -403,7 +406,7 @@ async def test_a_configured_address_goes_before_the_server_that_runs(tmp_path: P
 
 
 @pytest.mark.spec("P-03")
-async def test_the_example_of_the_source_is_taken_to_the_letter(tmp_path: Path) -> None:
+async def test_the_webhook_body_of_the_sources_example_is_accepted(tmp_path: Path) -> None:
     """A preview is deployed: the body is the one that the source shows, with the call's own id."""
     result = {
         "title": "Deployment Complete",

@@ -109,7 +109,7 @@ async def test_results_come_as_json(kept: DeliverySender, kind: str, status: int
 
 
 @pytest.mark.spec("P-03", "P-05")
-async def test_who_is_not_known_is_404(tmp_path: Path) -> None:
+async def test_an_unknown_call_session_or_path_is_404(tmp_path: Path) -> None:
     async with open_sender(tmp_path) as post:
         await post.stage.runtime.delete_session(post.stage.session_id)
         answers = [
@@ -154,7 +154,7 @@ async def test_a_call_is_cancelled_and_the_session_goes_on(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("P-03", "P-09")
-async def test_what_waits_is_listed_page_by_page_and_by_filter(tmp_path: Path) -> None:
+async def test_pending_calls_are_listed_page_by_page_and_by_filter(tmp_path: Path) -> None:
     async with open_sender(tmp_path) as post:
         every = response_json(await post.send(get(PENDING)))
         first = response_json(await post.send(get(PENDING, limit="1", directory="/somewhere")))
@@ -231,7 +231,7 @@ async def test_a_method_that_a_route_does_not_take_is_405(
 
 
 @pytest.mark.spec("P-03")
-async def test_while_the_store_does_not_answer_it_is_503_and_nothing_is_told(
+async def test_requests_get_503_without_secrets_while_the_store_is_closed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_sender(tmp_path) as post:
@@ -253,7 +253,7 @@ async def test_while_the_store_does_not_answer_it_is_503_and_nothing_is_told(
 
 
 @pytest.mark.spec("P-03")
-async def test_whatever_is_asked_the_answer_is_json_and_never_ours_to_mend(tmp_path: Path) -> None:
+async def test_any_request_gets_a_json_answer_and_never_a_server_error(tmp_path: Path) -> None:
     texts = st.text(max_size=20) | st.sampled_from(
         ["\ud800", "\0", UNKNOWN, "waiting", "1", "application/json"]
     )
@@ -289,7 +289,7 @@ async def test_whatever_is_asked_the_answer_is_json_and_never_ours_to_mend(tmp_p
 
 
 @pytest.mark.spec("P-03")
-async def test_a_call_that_only_runs_here_is_nobodys_to_see(tmp_path: Path) -> None:
+async def test_a_pending_call_is_shown_without_internal_fields(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[WaitingService().tool]) as at:
         await at.prompt("ship")
         call = await at.open_call()

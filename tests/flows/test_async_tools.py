@@ -61,7 +61,7 @@ def world(model: ScriptedModel, *tools: AnyTool) -> Setup:
 
 
 @pytest.mark.spec("P-01")
-async def test_a_pending_call_says_all_that_is_known_of_it_and_no_secret(tmp_path: Path) -> None:
+async def test_a_pending_call_shows_all_its_fields_and_stores_no_secret(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         answer = await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
@@ -108,7 +108,7 @@ async def test_pending_ids_share_nothing_but_their_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-05", "C-10")
-async def test_a_result_after_a_cancel_is_refused_and_wakes_nobody_if_none_ran(tmp_path: Path) -> None:
+async def test_a_result_after_an_abort_without_a_worker_is_refused_and_wakes_nothing(tmp_path: Path) -> None:
     """The model had been told that the call is pending, so a result would reach it as new input."""
     model = ScriptedModel({**SCRIPT, "well?": [[say("It is still being deployed.")]]})
     async with open_stage(tmp_path, model, tools=[deploy]) as at:
@@ -197,7 +197,7 @@ async def test_the_same_result_again_is_answered_alike_and_another_names_the_fir
 
 
 @pytest.mark.spec("P-05")
-async def test_an_unknown_id_a_session_that_is_gone_and_what_is_no_result_are_clear_errors(
+async def test_an_unknown_id_a_deleted_session_and_an_invalid_result_are_refused(
     tmp_path: Path,
 ) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
@@ -280,7 +280,7 @@ async def test_a_result_that_the_tool_does_not_take_leaves_the_call_waiting(tmp_
 
 
 @pytest.mark.spec("P-05")
-async def test_who_does_not_have_the_tool_cannot_judge_its_results(tmp_path: Path) -> None:
+async def test_a_runtime_without_the_tool_cannot_validate_its_results(tmp_path: Path) -> None:
     @async_tool(name="deploy", validate_result=lambda result: True)
     def checked(target: str) -> None:
         """Deploy."""
@@ -298,7 +298,7 @@ async def test_who_does_not_have_the_tool_cannot_judge_its_results(tmp_path: Pat
 
 
 @pytest.mark.spec("P-05")
-async def test_what_a_check_does_with_a_result_does_not_change_it(tmp_path: Path) -> None:
+async def test_a_check_that_mutates_a_result_does_not_change_the_stored_one(tmp_path: Path) -> None:
     def check(result: ToolResult) -> bool:
         return bool(result.metadata.pop("size") == 1)
 
@@ -318,7 +318,7 @@ async def test_what_a_check_does_with_a_result_does_not_change_it(tmp_path: Path
 
 
 @pytest.mark.spec("P-07")
-async def test_times_are_of_the_call_else_of_the_tool_else_of_the_configuration(tmp_path: Path) -> None:
+async def test_a_deadline_comes_from_the_call_else_the_tool_else_the_configuration(tmp_path: Path) -> None:
     def plain() -> Pending:
         """Start."""
         return Pending(estimated_seconds=60)
@@ -355,7 +355,7 @@ async def test_times_are_of_the_call_else_of_the_tool_else_of_the_configuration(
 
 
 @pytest.mark.spec("P-07")
-async def test_a_time_beyond_all_clocks_is_waited_for(tmp_path: Path) -> None:
+async def test_a_deadline_too_far_away_for_a_clock_is_capped(tmp_path: Path) -> None:
     @async_tool(name="deploy", seconds=1e306, estimated_seconds=1e306)
     def start(target: str) -> None:
         """Deploy."""
@@ -369,7 +369,7 @@ async def test_a_time_beyond_all_clocks_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-07", "P-08")
-async def test_what_expired_while_nobody_ran_is_expired_at_the_start_and_resumed_once(tmp_path: Path) -> None:
+async def test_a_call_overdue_at_startup_expires_and_resumes_its_session_once(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
     async with open_sqlite_runtime(tmp_path, world(model, deploy), clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
@@ -394,7 +394,7 @@ async def test_what_expired_while_nobody_ran_is_expired_at_the_start_and_resumed
 
 
 @pytest.mark.spec("P-07", "P-08")
-async def test_who_waits_for_a_session_waits_for_what_is_overdue_too_unless_nobody_serves(
+async def test_a_wait_for_a_session_includes_overdue_calls_if_the_runtime_serves(
     tmp_path: Path,
 ) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
@@ -511,7 +511,7 @@ async def test_a_start_that_may_run_again_does_under_the_same_id_and_secret(tmp_
 
 
 @pytest.mark.spec("P-08")
-async def test_a_start_that_was_cut_off_waits_for_its_result_where_nobody_can_run_it_again(
+async def test_a_start_that_was_cut_off_waits_for_its_result_without_the_tool(
     tmp_path: Path,
 ) -> None:
     started, hang = asyncio.Event(), asyncio.Event()
@@ -536,7 +536,7 @@ async def test_a_start_that_was_cut_off_waits_for_its_result_where_nobody_can_ru
     assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == ["v2"]
 
 
-async def test_a_tool_is_told_where_results_are_posted_and_keeps_its_secret_to_itself(tmp_path: Path) -> None:
+async def test_a_tool_context_has_the_callback_url_and_hides_the_secret_in_its_repr(tmp_path: Path) -> None:
     seen: list[ToolContext] = []
 
     @async_tool(name="deploy")
@@ -561,7 +561,7 @@ async def test_a_tool_is_told_where_results_are_posted_and_keeps_its_secret_to_i
 
 
 @pytest.mark.spec("P-01")
-async def test_an_async_tool_may_say_its_reference_as_plain_json(tmp_path: Path) -> None:
+async def test_an_async_tool_may_return_its_reference_as_plain_json(tmp_path: Path) -> None:
     @async_tool(name="deploy")
     def start(target: str, context: ToolContext) -> dict[str, object]:
         """Deploy."""
@@ -584,7 +584,7 @@ async def test_an_async_tool_may_say_its_reference_as_plain_json(tmp_path: Path)
     assert state.output == "Job job-9 started"
 
 
-async def test_what_it_said_of_its_work_is_shown_while_it_is_waited_for(tmp_path: Path) -> None:
+async def test_title_and_metadata_of_a_pending_call_are_shown_while_it_waits(tmp_path: Path) -> None:
     @async_tool(name="deploy")
     def start(target: str, context: ToolContext) -> str:
         """Deploy."""
@@ -616,7 +616,7 @@ async def test_a_secret_as_plain_text_is_refused_and_not_repeated(tmp_path: Path
     assert "plain" not in state.error
 
 
-async def test_a_result_of_any_length_is_kept_and_the_model_reads_what_it_can(tmp_path: Path) -> None:
+async def test_a_long_result_is_stored_whole_and_the_model_reads_it_shortened(tmp_path: Path) -> None:
     script = {
         "ship": [[call("deploy", target="a"), call("deploy", target="b")], [say("Shipped.")]],
         "and?": [[say("Wait.")], [say("Both are in.")]],
@@ -641,7 +641,7 @@ async def test_a_result_of_any_length_is_kept_and_the_model_reads_what_it_can(tm
     assert len(told) < 500_000
 
 
-async def test_what_an_async_tool_may_not_say_is_its_failure(tmp_path: Path) -> None:
+async def test_an_unknown_key_returned_by_an_async_tool_fails_its_call(tmp_path: Path) -> None:
     @async_tool(name="deploy")
     def start(target: str) -> dict[str, object]:
         """Deploy."""
@@ -728,7 +728,7 @@ async def test_a_wait_is_listed_until_it_is_over_and_can_be_cut_short(tmp_path: 
 
 
 @pytest.mark.spec("P-05")
-async def test_who_aborts_settles_the_call_and_a_late_result_is_a_conflict(tmp_path: Path) -> None:
+async def test_an_abort_settles_the_call_and_a_late_result_is_a_conflict(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
@@ -742,7 +742,7 @@ async def test_who_aborts_settles_the_call_and_a_late_result_is_a_conflict(tmp_p
     assert len(at.model.requests) == 1
 
 
-async def test_a_result_that_is_in_before_the_tool_says_pending_counts_once(tmp_path: Path) -> None:
+async def test_a_result_submitted_before_the_tool_returns_pending_counts_once(tmp_path: Path) -> None:
     runtimes: list[Runtime] = []
 
     @async_tool(name="deploy")
@@ -763,7 +763,7 @@ async def test_a_result_that_is_in_before_the_tool_says_pending_counts_once(tmp_
 
 
 @pytest.mark.spec("P-12")
-async def test_a_tool_whose_result_is_in_may_finish_and_whom_it_names_is_told(tmp_path: Path) -> None:
+async def test_a_tool_that_returns_after_its_result_still_creates_its_delivery(tmp_path: Path) -> None:
     runtimes: list[Runtime] = []
 
     @async_tool(name="deploy")

@@ -1,4 +1,4 @@
-"""docs/async-tools.md: its programs run, its deliveries are taken, and its tables leave nothing out."""
+"""docs/async-tools.md: its programs run, its webhook is accepted, and its tables leave nothing out."""
 
 import asyncio
 import http.server
@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -22,7 +22,6 @@ from asyncagents import (
     ResultRefused,
     ScriptedModel,
     Secret,
-    Unauthorized,
     call,
     say,
 )
@@ -39,7 +38,7 @@ from tests.support.path import DOCS
 from tests.support.runtime import open_runtime
 
 PAGE = (DOCS / "async-tools.md").read_text(encoding="utf-8")
-TOOL, PROGRAM, DELIVERY = code_blocks("async-tools.md")
+PROGRAM, TOOL = code_blocks("async-tools.md")
 SHIP = ScriptedModel({"ship": [[call("deploy", version="v2")], [say("Shipped.")]]})
 PAGE_ONLY_FOR_US = {"kind", "on_due", "questions", "watch", "title", "metadata", "due", "who", "approval"}
 
@@ -88,7 +87,7 @@ async def test_the_tool_of_the_page_waits_and_checks_its_results(project: Path, 
 
 
 @pytest.mark.spec("P-04", "P-05", "X-07")
-def test_the_program_of_the_page_prints_what_the_page_shows(project: Path, tmp_path: Path) -> None:
+def test_the_program_of_the_page_prints_the_shown_output(project: Path, tmp_path: Path) -> None:
     (shown,) = code_blocks("async-tools.md", "text")
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
     command = [sys.executable, "-W", "error", "program.py"]
@@ -96,27 +95,6 @@ def test_the_program_of_the_page_prints_what_the_page_shows(project: Path, tmp_p
     assert ran.stdout == shown
     assert ran.stderr == ""
     assert ran.returncode == 0
-
-
-@pytest.mark.spec("P-06")
-async def test_what_the_page_signs_is_taken_and_what_it_does_not_is_not(
-    project: Path, tmp_path: Path
-) -> None:
-    names: dict[str, Any] = {}
-    exec(DELIVERY, names)
-    delivery: Callable[[str, str, str], tuple[dict[str, str], bytes]] = names["delivery"]
-    plain = project / ".asyncagents/tools/deploy.py"
-    plain.write_text(TOOL.replace(", validate_result=names_a_url", ""), encoding="utf-8")
-    async with open_runtime(tmp_path / "data", model=SHIP, coding="each directory") as runtime:
-        pending_id = await shipping(runtime, project)
-        secret = await secret_of(runtime, pending_id)
-        headers, body = delivery(pending_id, secret, "v2 is live")
-        with pytest.raises(Unauthorized):
-            await runtime.async_tools.receive(headers, body + b" ")
-        pending_call = await runtime.async_tools.receive(headers, body)
-
-    assert pending_call.status == "completed"
-    assert (pending_call.result and pending_call.result.output) == "v2 is live"
 
 
 @contextmanager
@@ -144,7 +122,9 @@ def listening() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
 
 @pytest.mark.spec("P-06")
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("openssl")), reason="needs curl and openssl")
-async def test_what_a_shell_signs_and_posts_is_taken(project: Path, tmp_path: Path) -> None:
+async def test_a_result_signed_and_posted_by_the_shell_script_is_accepted(
+    project: Path, tmp_path: Path
+) -> None:
     (script,) = code_blocks("async-tools.md", "sh")
     plain = project / ".asyncagents/tools/deploy.py"
     plain.write_text(TOOL.replace(", validate_result=names_a_url", ""), encoding="utf-8")
@@ -162,7 +142,9 @@ async def test_what_a_shell_signs_and_posts_is_taken(project: Path, tmp_path: Pa
     assert (pending_call.result and pending_call.result.output) == "v2 is live"
 
 
-def test_the_settings_of_the_page_are_read_as_it_says(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_of_the_page_are_loaded_as_documented(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (settings,) = code_blocks("async-tools.md", "jsonc")
     (project / "asyncagents.jsonc").write_text(settings, encoding="utf-8")
     monkeypatch.setenv("DEPLOY_SECRET", "new")
@@ -174,7 +156,7 @@ def test_the_settings_of_the_page_are_read_as_it_says(project: Path, monkeypatch
     )
 
 
-def test_every_option_field_and_state_has_its_word_on_the_page() -> None:
+def test_the_page_names_every_option_field_and_state() -> None:
     options = get_type_hints(AsyncToolOptions).keys() - get_type_hints(ToolOptions).keys()
     fields = set(Pending.__struct_fields__) - PAGE_ONLY_FOR_US
     (offered,) = (line for line in PAGE.splitlines() if line.startswith("| `Pending("))
@@ -183,24 +165,14 @@ def test_every_option_field_and_state_has_its_word_on_the_page() -> None:
     assert [state for state in get_args(PendingStatus) if f"`{state}`" not in PAGE] == []
 
 
-def test_the_figures_of_the_page_are_those_of_the_post() -> None:
-    assert "tried ten times in three days" in PAGE
+def test_the_retry_figures_of_the_page_match_the_code() -> None:
+    assert "ten tries are made in three days" in " ".join(PAGE.split())
     assert 1 + len(RETRY_PAUSES_MS) == 10
     assert sum(RETRY_PAUSES_MS) // (24 * HOUR) == 3
 
 
-def test_every_error_of_the_page_is_one_that_can_be_caught() -> None:
-    table = PAGE.split("## Twice, otherwise, wrong")[1].split("## Deadlines")[0]
+def test_every_error_of_the_page_is_an_exported_exception() -> None:
+    table = PAGE.split("## Which results are accepted")[1].split("## Deadlines")[0]
     named = re.findall(r"`([A-Z]\w+)`", table)
     assert len(named) == 6
     assert [name for name in named if not issubclass(getattr(asyncagents, name), AsyncAgentsError)] == []
-
-
-def test_every_link_of_the_page_leads_somewhere() -> None:
-    for link in re.findall(r"\]\(([^)]+)\)", PAGE):
-        file, _, anchor = link.partition("#")
-        if "://" in link:
-            continue
-        assert (DOCS / file).exists(), link
-        titles = re.findall(r"^#+ (.+)$", (DOCS / file).read_text(encoding="utf-8"), re.MULTILINE)
-        assert not anchor or anchor in {title.lower().replace(" ", "-") for title in titles}, link

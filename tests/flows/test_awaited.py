@@ -18,7 +18,7 @@ def deploy(version: str) -> Pending:
     return Pending(note=f"queued {version}")
 
 
-async def test_a_client_is_told_what_a_runtime_is(tmp_path: Path) -> None:
+async def test_a_client_lists_the_same_awaited_calls_as_the_runtime(tmp_path: Path) -> None:
     model = ScriptedModel(
         {"go": [[call("deploy", version="v2"), call("careful", text="hi")], [say("Done.")]]}
     )
@@ -48,7 +48,7 @@ async def test_a_client_is_told_what_a_runtime_is(tmp_path: Path) -> None:
     assert heard.session_id == session.id
 
 
-async def test_what_another_process_serves_is_about_to_be_taken_up(tmp_path: Path) -> None:
+async def test_a_session_whose_pool_another_process_serves_is_ready(tmp_path: Path) -> None:
     clock = FakeClock()
     setup = Setup(model=ScriptedModel({}), serve=False)
     async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:

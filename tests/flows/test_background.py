@@ -141,7 +141,7 @@ async def until_quiet_tasks(at: Stage, count: int) -> None:
 
 
 @pytest.mark.spec("T-10", "T-05")
-async def test_a_list_shows_the_callers_tasks_only_and_says_when_there_are_none(tmp_path: Path) -> None:
+async def test_a_list_shows_only_the_callers_tasks_and_reports_when_it_is_empty(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "nothing": [[call("asyncagents_list")], [say("None.")]],
         "go": [

@@ -43,7 +43,7 @@ class Hook:
         return replace(fact, source="system")
 
 
-async def test_a_turn_goes_on_when_somebody_objects_to_its_end(tmp_path: Path) -> None:
+async def test_a_turn_goes_on_when_the_before_rest_hook_adds_input(tmp_path: Path) -> None:
     hook = Hook("You forgot the tests.", "And the docs.")
     script = {"go": [[say("Done.")], [say("Tests too.")], [say("Docs too.")]]}
     async with open_stage(tmp_path, script, before_rest=hook) as at:
@@ -63,7 +63,7 @@ async def test_a_turn_goes_on_when_somebody_objects_to_its_end(tmp_path: Path) -
     assert [event.status for event in at.listener.of(SessionStatus)] == [Busy(), Idle()]
 
 
-async def test_an_objection_that_was_made_before_counts_for_nothing(tmp_path: Path) -> None:
+async def test_hook_input_under_a_repeated_key_does_not_continue_the_turn(tmp_path: Path) -> None:
     hook = Hook(*["Go on."] * 50, key="nudge")
     async with open_stage(tmp_path, {"go": [[say("Done.")], [say("Still done.")]]}, before_rest=hook) as at:
         hook.runtime = at.runtime
@@ -74,7 +74,7 @@ async def test_an_objection_that_was_made_before_counts_for_nothing(tmp_path: Pa
 
 
 @pytest.mark.spec("C-03")
-async def test_after_an_error_an_objection_begins_a_turn_of_its_own(tmp_path: Path) -> None:
+async def test_hook_input_after_an_error_begins_a_turn_of_its_own(tmp_path: Path) -> None:
     hook = Hook("Try again.")
     script = {"go": [[fail("overloaded")]], "Try again.": [[say("Done.")]]}
     async with open_stage(tmp_path, script, before_rest=hook) as at:
@@ -89,7 +89,7 @@ async def test_after_an_error_an_objection_begins_a_turn_of_its_own(tmp_path: Pa
     assert hook.reasons == ["error", "done"]
 
 
-async def test_a_blocked_turn_is_over_and_an_objection_begins_the_next(tmp_path: Path) -> None:
+async def test_hook_input_after_a_blocked_turn_begins_the_next_turn(tmp_path: Path) -> None:
     hook = Hook("Then something else.")
     script = {"go": [[call("careful", text="a")]], "Then something else.": [[say("Done.")]]}
     async with open_stage(tmp_path, script, tools=[CAREFUL], before_rest=hook) as at:
@@ -105,7 +105,7 @@ async def test_a_blocked_turn_is_over_and_an_objection_begins_the_next(tmp_path:
 
 
 @pytest.mark.spec("C-10")
-async def test_nobody_is_asked_after_an_abort(tmp_path: Path) -> None:
+async def test_the_before_rest_hook_is_not_called_after_an_abort(tmp_path: Path) -> None:
     hook = Hook("Go on.")
     async with open_stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, before_rest=hook) as at:
         hook.runtime = at.runtime
@@ -117,7 +117,7 @@ async def test_nobody_is_asked_after_an_abort(tmp_path: Path) -> None:
     assert hook.reasons == []
 
 
-async def test_nobody_is_asked_while_a_call_is_open(tmp_path: Path) -> None:
+async def test_the_before_rest_hook_is_not_called_while_a_call_is_open(tmp_path: Path) -> None:
     hook = Hook("Go on.")
     script = {"go": [[call("deploy")], [say("Done.")]]}
     async with open_stage(tmp_path, script, tools=[build_pending_tool("deploy")], before_rest=hook) as at:
@@ -131,7 +131,7 @@ async def test_nobody_is_asked_while_a_call_is_open(tmp_path: Path) -> None:
     assert hook.reasons == ["done", "done"]
 
 
-async def test_what_follows_from_the_end_of_a_turn_commits_with_it(tmp_path: Path) -> None:
+async def test_facts_returned_by_the_before_rest_hook_reach_the_parent_session(tmp_path: Path) -> None:
     """A child tells its parent, and settles the call that waits for it."""
     hook = Hook()
 

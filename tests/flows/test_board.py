@@ -23,7 +23,7 @@ from tests.support.delegation import (
 )
 from tests.support.runtime import open_runtime
 from tests.support.tool import ECHO, Gate
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 SCENES: RequestScript = {
     "go": [[launch_task("A", "a")], [say("Off.")], *[[say("Told.")]] * 4],
@@ -89,7 +89,7 @@ async def screen(runtime: Runtime, cursor: str | None = None) -> AsyncIterator[S
 
 
 @pytest.mark.spec("H-06")
-async def test_a_follower_hears_of_a_task_from_its_launch_to_its_end(tmp_path: Path) -> None:
+async def test_a_follower_gets_the_events_of_a_task_from_launch_to_end(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_delegation_stage(tmp_path, SCENES, gate.tool, ECHO) as at, screen(at.runtime) as seen:
         await at.prompt("go")
@@ -112,7 +112,7 @@ async def test_a_follower_hears_of_a_task_from_its_launch_to_its_end(tmp_path: P
 
 
 @pytest.mark.spec("H-06")
-async def test_failed_cancelled_resumed_and_cleared_tasks_are_told(tmp_path: Path) -> None:
+async def test_failed_cancelled_resumed_and_cleared_tasks_publish_board_events(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         **SCENES,
@@ -164,7 +164,7 @@ async def test_tasks_of_a_parent_that_is_deleted_are_removed(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("H-06", "H-09")
-async def test_a_cursor_is_good_after_a_restart(tmp_path: Path) -> None:
+async def test_a_cursor_stays_valid_after_a_restart(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_delegation_stage(tmp_path, SCENES, gate.tool, ECHO) as at:
         _, cursor = await at.runtime.board.snapshot()
@@ -192,7 +192,7 @@ async def test_a_cursor_is_good_after_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("H-06")
-async def test_another_process_on_the_same_file_tells_the_same(tmp_path: Path) -> None:
+async def test_a_follower_in_another_process_gets_the_board_events(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with (
         open_delegation_stage(tmp_path, SCENES, gate.tool, ECHO) as at,
@@ -210,19 +210,18 @@ async def test_another_process_on_the_same_file_tells_the_same(tmp_path: Path) -
     assert seen.state == {}
 
 
-async def test_whoever_follows_is_let_go_when_the_runtime_ends(tmp_path: Path) -> None:
+async def test_a_waiting_follower_raises_closed_when_the_runtime_ends(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
         _, cursor = await runtime.board.snapshot()
         news = runtime.board.follow(cursor)
         waiting = asyncio.ensure_future(anext(news))
-        while not runtime.board._subscribers:  # noqa: ASYNC110  nothing tells that it has joined
-            await asyncio.sleep(0)
+        await wait_until(lambda: runtime.board._subscribers)  # nothing tells that it has joined
     with pytest.raises(Closed):
         await waiting
 
 
 @pytest.mark.spec("H-06")
-async def test_a_cursor_of_another_store_is_told_to_begin_again_and_nonsense_is_refused(
+async def test_a_cursor_of_another_store_is_reset_and_an_invalid_one_is_refused(
     tmp_path: Path,
 ) -> None:
     async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:

@@ -18,7 +18,7 @@ from tests.support.runtime import Stage, open_stage
 
 
 @pytest.mark.spec("O-02", "A-05")
-async def test_a_plan_is_written_shown_and_read(tmp_path: Path) -> None:
+async def test_todos_are_written_published_and_read(tmp_path: Path) -> None:
     plan = [{"content": "Look", "status": "in_progress"}, {"content": "Leap"}]
     script = {"go": [[call("todowrite", todos=plan)], [call("todoread")], [say("Planned.")]]}
     at: list[Stage] = []
@@ -69,7 +69,7 @@ async def test_a_question_waits_for_its_answer(tmp_path: Path) -> None:
         [{"header": "no question"}],
     ],
 )
-async def test_a_question_that_makes_no_sense_is_told_so(tmp_path: Path, questions: list[object]) -> None:
+async def test_an_invalid_question_fails_its_call(tmp_path: Path, questions: list[object]) -> None:
     script = {"go": [[call("question", questions=questions)], [say("Sorry.")]]}
     async with open_stage(tmp_path, script, tools=[question()]) as at:
         answer = await at.prompt("go")

@@ -44,7 +44,7 @@ def own(at: Stage) -> list[ChatRequest]:
 
 
 @pytest.mark.spec("T-05", "T-12", "T-03")
-async def test_a_person_cancels_a_task_and_its_parent_is_told_and_woken(tmp_path: Path) -> None:
+async def test_a_task_cancelled_by_a_person_notifies_and_wakes_its_parent(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_delegation_stage(tmp_path, BASE, gate.tool) as at:
         await at.prompt("go")
@@ -67,7 +67,7 @@ async def test_a_person_cancels_a_task_and_its_parent_is_told_and_woken(tmp_path
 
 
 @pytest.mark.spec("T-05", "T-15")
-async def test_a_parent_that_cancels_a_task_knows_it_and_is_not_told(tmp_path: Path) -> None:
+async def test_a_parent_that_cancels_a_task_gets_no_notice(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {**BASE, "stop": [call_with_id("asyncagents_cancel"), [say("Stopped.")]]}
     async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
@@ -140,7 +140,7 @@ async def test_a_person_cancels_a_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T-05", "T-03")
-async def test_a_cancel_of_what_has_ended_changes_nothing(tmp_path: Path) -> None:
+async def test_a_cancel_of_an_ended_task_changes_nothing(tmp_path: Path) -> None:
     scenes: RequestScript = {
         **BASE,
         "a": [[say("A.")]],
@@ -159,7 +159,7 @@ async def test_a_cancel_of_what_has_ended_changes_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("D-06", "T-15")
-async def test_an_abort_of_the_parent_ends_its_tasks_quietly_and_they_are_told_at_the_next_turn(
+async def test_an_abort_cancels_tasks_and_the_notice_comes_with_the_next_turn(
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
@@ -218,7 +218,7 @@ async def test_an_abort_reaches_sync_and_background_tasks_to_any_depth(tmp_path:
 
 
 @pytest.mark.spec("D-06")
-async def test_an_abort_of_the_turn_spares_the_background(tmp_path: Path) -> None:
+async def test_an_abort_of_the_turn_spares_background_tasks(tmp_path: Path) -> None:
     both = build_gates("left", "right")
     scenes: RequestScript = {
         "go": [[launch_task("B", "b"), call_task("S", "s")], [say("Told of B.")]],
@@ -245,7 +245,7 @@ async def test_an_abort_of_the_turn_spares_the_background(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("D-06", "T-12")
-async def test_a_cancelled_task_takes_its_own_tasks_along_and_its_parent_hears_of_it_alone(
+async def test_a_cancel_covers_nested_tasks_and_the_parent_gets_one_notice(
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
@@ -307,7 +307,7 @@ async def test_deleting_a_session_deletes_its_tasks_and_their_sessions(tmp_path:
 
 
 @pytest.mark.spec("T-05", "T-15")
-async def test_deleting_a_childs_session_ends_its_task_and_tells_its_parent(tmp_path: Path) -> None:
+async def test_deleting_a_childs_session_cancels_its_task_and_notifies_the_parent(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_delegation_stage(tmp_path, BASE, gate.tool) as at:
         await at.prompt("go")
@@ -339,7 +339,7 @@ async def test_nothing_is_launched_in_a_turn_that_was_cancelled(tmp_path: Path) 
 
 
 @pytest.mark.spec("T-05")
-async def test_cancel_needs_one_thing_to_cancel(tmp_path: Path) -> None:
+async def test_cancel_needs_either_a_task_or_a_batch(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [
             [call("asyncagents_cancel"), call("asyncagents_cancel", task_id="ses_x", batch="b")],
@@ -372,7 +372,7 @@ async def test_deleting_the_session_of_a_sync_child_fails_its_call(tmp_path: Pat
 
 
 @pytest.mark.spec("T-04", "T-15")
-async def test_who_waits_for_a_task_that_a_person_cancels_learns_it_by_the_wait(tmp_path: Path) -> None:
+async def test_a_call_that_waits_for_a_task_returns_its_cancel_instead_of_a_notice(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         **BASE,

@@ -63,7 +63,7 @@ async def test_a_child_that_its_parent_waits_for_may_ask_people(tmp_path: Path, 
 
 
 @pytest.mark.spec("D-04", "A-03")
-async def test_a_child_asks_nobody_whose_agent_configuration_or_parent_is_denied_it(tmp_path: Path) -> None:
+async def test_a_child_cannot_ask_if_its_agent_parent_or_configuration_denies_it(tmp_path: Path) -> None:
     settings: tuple[dict[str, Any], ...] = (
         {"agent": {"general": AgentConfig(permission={"question": "deny"})}},
         {"agent": {"build": AgentConfig(permission={"question": "deny"})}},
@@ -81,7 +81,7 @@ async def test_a_child_asks_nobody_whose_agent_configuration_or_parent_is_denied
 
 
 @pytest.mark.spec("D-04")
-async def test_a_child_of_a_background_task_asks_nobody(tmp_path: Path) -> None:
+async def test_a_child_of_a_background_task_is_denied_questions(tmp_path: Path) -> None:
     own = {"lead": AgentConfig(mode="subagent", permission={"task": "allow"})}
     scenes: RequestScript = {
         "go": [[launch_agent("asyncagents_task", "lead", "lead")], [say("Ok.")], [say("Told.")]],
@@ -97,7 +97,7 @@ async def test_a_child_of_a_background_task_asks_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.spec("D-04")
 @pytest.mark.parametrize("own", [False, True])
-async def test_an_open_question_outlives_the_move_to_the_background_and_is_the_last(
+async def test_an_open_question_survives_the_move_to_background_and_a_new_one_fails(
     tmp_path: Path, own: bool
 ) -> None:
     """A person was asked and is there to answer; what is asked later might never be."""

@@ -134,7 +134,7 @@ async def test_a_follow_up_of_build_frees_no_child_that_plan_launched(tmp_path: 
 
 
 @pytest.mark.spec("A-03", "T-08")
-async def test_a_person_who_goes_on_with_a_child_of_plan_frees_it_neither(tmp_path: Path) -> None:
+async def test_a_persons_prompt_to_a_child_of_plan_does_not_free_it(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE],
         "think": IDLE,
@@ -187,7 +187,7 @@ async def test_a_child_that_a_client_made_below_plan_is_bound_by_it(tmp_path: Pa
 
 
 @pytest.mark.spec("A-03")
-async def test_a_child_below_a_session_that_was_not_spoken_to_yet_is_bound_by_its_first_agent(
+async def test_a_child_of_an_unprompted_session_is_bound_by_its_first_agent(
     tmp_path: Path,
 ) -> None:
     async with open_gated_stage(tmp_path, {"hi": IDLE, "look": TRY}) as on:
@@ -224,7 +224,7 @@ async def test_rules_of_the_parent_that_a_person_loosens_later_free_no_child(tmp
 
 
 @pytest.mark.spec("A-03")
-async def test_what_was_approved_for_good_lets_a_child_of_plan_run_nothing_unasked(tmp_path: Path) -> None:
+async def test_an_approval_does_not_let_a_child_of_plan_run_a_command_unasked(tmp_path: Path) -> None:
     """`plan` asks for every command, whatever was approved; so does all that works for it."""
     run = call("bash", command="touch ran", description="Leave a mark")
     scenes: RequestScript = {
@@ -285,7 +285,7 @@ async def test_a_child_that_an_older_program_launched_is_bound_by_the_agent_of_i
 
 
 @pytest.mark.spec("A-03", "P-13")
-async def test_an_import_binds_a_child_as_it_was_bound(tmp_path: Path) -> None:
+async def test_an_import_keeps_the_launch_rights_of_a_child(tmp_path: Path) -> None:
     scenes: RequestScript = {"go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE], "think": IDLE}
     async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "plan", tools={"webfetch": False})

@@ -68,7 +68,7 @@ async def test_a_session_is_begun_prompted_read_and_deleted(tmp_path: Path) -> N
     assert stats.total_tasks == 0
 
 
-async def test_a_stream_tells_of_a_turn_as_it_happens(tmp_path: Path) -> None:
+async def test_a_stream_yields_the_events_of_a_turn(tmp_path: Path) -> None:
     async with open_attached_client(tmp_path, HELLO) as (client, at):
         events = [event async for event in client.stream(at.session_id, "hi")]
         again = [event async for event in client.stream(at.session_id, "again", key="k")]
@@ -151,7 +151,7 @@ async def test_results_from_outside_are_given_once(tmp_path: Path) -> None:
     assert pending_call.status == "completed"
 
 
-async def test_what_the_server_refuses_is_raised_with_its_sentence(tmp_path: Path) -> None:
+async def test_a_refusal_of_the_server_is_raised_with_its_message(tmp_path: Path) -> None:
     async with open_attached_client(tmp_path, HELLO) as (client, at):
         with pytest.raises(NotFound, match="no session with id 'ses_none'") as nowhere:
             await client.prompt(NOWHERE, "hi")
@@ -179,7 +179,7 @@ async def test_what_the_server_refuses_is_raised_with_its_sentence(tmp_path: Pat
     assert seen.text
 
 
-async def test_without_the_token_nothing_is_told(tmp_path: Path) -> None:
+async def test_a_client_without_the_right_token_is_unauthorized(tmp_path: Path) -> None:
     async with (
         open_stage(tmp_path, HELLO) as at,
         open_server(at.runtime, tmp_path, ServerOptions(port=0)) as listing,
@@ -197,7 +197,7 @@ async def test_without_the_token_nothing_is_told(tmp_path: Path) -> None:
     assert listing.token not in repr(listing)
 
 
-async def test_a_server_that_is_not_there_is_noticed(tmp_path: Path) -> None:
+async def test_a_client_without_a_server_raises_unavailable(tmp_path: Path) -> None:
     (tmp_path / "server.lock").touch()
     (tmp_path / "server.json").write_text('{"url": "http://127.0.0.1:9", "token": "t"}')
     async with open_client(data=tmp_path, patience=0.2) as client:
@@ -206,20 +206,20 @@ async def test_a_server_that_is_not_there_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="asyncagents serve"):
             await client.prompt(NOWHERE, "hi")
     async with open_client("http://127.0.0.1:9", patience=0.2) as client:
-        with pytest.raises(Unavailable, match="does not respond"):
+        with pytest.raises(Unavailable, match=r"^the server does not respond: Connection refused$"):
             await client.health()
         with pytest.raises(Unavailable, match="does not respond"):
             await anext(client.board())
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:5165", "ftp://x", "", "http://x\n"])
-async def test_what_is_no_address_is_refused(url: str) -> None:
+async def test_an_invalid_server_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="not a valid server URL"):
         async with open_client(url):
             pass
 
 
-async def test_a_server_is_named_in_one_way(tmp_path: Path) -> None:
+async def test_a_client_needs_either_a_url_or_a_data_directory(tmp_path: Path) -> None:
     wrong = (open_client(), open_client("http://x", data=tmp_path), open_client(data=tmp_path, token="t"))
     for client in wrong:
         with pytest.raises(InvalidInput, match="give either url"):
@@ -264,7 +264,7 @@ async def test_a_client_goes_on_when_its_server_comes_back_elsewhere(tmp_path: P
     assert texts[-1] == "Through."
 
 
-async def test_the_board_is_told_and_goes_on(tmp_path: Path) -> None:
+async def test_the_board_begins_with_a_snapshot_and_tasks_are_read_by_page(tmp_path: Path) -> None:
     async with open_attached_client(tmp_path, HELLO) as (client, _at):
         board = client.board()
         first = await anext(board)

@@ -82,7 +82,7 @@ async def test_a_write_whose_answer_is_lost_is_done_once(tmp_path: Path) -> None
     assert [entry.text for entry in entries] == ["no. 1", answer.text, "for later"]
 
 
-async def test_answers_and_results_that_are_lost_count_once(tmp_path: Path) -> None:
+async def test_answers_and_results_whose_response_is_lost_count_once(tmp_path: Path) -> None:
     async with cut_off(tmp_path) as (client, cutter, at):
         asked = await client.send(at.session_id, "ask")
         await at.listener.until(PermissionAsked)
@@ -143,7 +143,7 @@ async def test_a_reader_that_stands_still_is_cut_off_and_catches_up(tmp_path: Pa
     assert "x" * 2000 * MUCH in texts.values()
 
 
-async def test_whatever_answers_instead_of_the_server_is_no_answer(tmp_path: Path) -> None:
+async def test_a_response_that_is_not_from_the_server_raises_unavailable(tmp_path: Path) -> None:
     async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>")
@@ -160,7 +160,7 @@ async def test_whatever_answers_instead_of_the_server_is_no_answer(tmp_path: Pat
                 await client.prompt(SessionId("ses_x"), "hi")
 
 
-async def test_an_event_without_end_is_no_event_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_event_over_the_size_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1206\r\n\r\ndata: " + b"x" * 1200)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from asyncagents.client import Client
+from asyncagents.client.approvals import ClientApprovals
 from asyncagents.client.async_tools import ClientAsyncTools
 from asyncagents.client.client import RECONNECT_SECONDS
 from asyncagents.client.tasks import ClientTasks
@@ -70,9 +71,13 @@ async def test_the_answerer_of_the_page_answers(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_method() -> None:
-    rows = re.findall(r"^\| ([a-z ]+) \| (.*) \|$", PAGE.split("## What there is")[1], re.MULTILINE)
-    named = {name for _, row in rows for name in re.findall(r"`(?:tasks\.|async_tools\.)?(\w+)[^`]*`", row)}
+    rows = re.findall(r"^\| ([a-z ]+) \| (.*) \|$", PAGE.split("## What the client can do")[1], re.MULTILINE)
+    named = {
+        name
+        for _, row in rows
+        for name in re.findall(r"`(?:tasks\.|async_tools\.|approvals\.)?(\w+)[^`]*`", row)
+    }
 
-    assert methods(Client) - {"root_of", "at_work", "is_run", "open_calls"} <= named
-    assert methods(ClientTasks) | methods(ClientAsyncTools) <= named
+    assert methods(Client) <= named
+    assert methods(ClientTasks) | methods(ClientAsyncTools) | methods(ClientApprovals) <= named
     assert f"`patience` ({RECONNECT_SECONDS:.0f} s)" in PAGE

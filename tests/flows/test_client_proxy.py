@@ -63,7 +63,7 @@ async def test_a_client_waits_for_a_server_that_a_proxy_cannot_reach(tmp_path: P
     assert [entry.text for entry in entries] == ["Hi", "Hello."]
 
 
-async def test_what_a_server_cannot_do_now_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_503_without_retry_after_is_raised_at_once(tmp_path: Path) -> None:
     async with (
         before("http://127.0.0.1:9", "503 Service Unavailable", 2) as proxy,
         open_client(proxy.url, token="t", patience=PATIENCE) as client,

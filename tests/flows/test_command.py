@@ -18,6 +18,7 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
 from tests.support.git import create_repository
 from tests.support.runtime import Stage, answer_of, open_stage
+from tests.support.wait import wait_until
 
 
 @asynccontextmanager
@@ -63,16 +64,14 @@ async def test_a_command_is_filled_with_its_arguments_instead_of_being_sent(tmp_
 
 @pytest.mark.spec("S-08")
 @pytest.mark.parametrize("text", ["/nothing here", "/ fix", "see /fix", "//fix", "/etc/hosts is odd"])
-async def test_a_name_that_nobody_gave_to_a_command_is_a_prompt_like_others(
-    tmp_path: Path, text: str
-) -> None:
+async def test_text_that_names_no_command_is_sent_as_a_prompt(tmp_path: Path, text: str) -> None:
     async with project(tmp_path, {"fix": command("Fixed.")}) as at:
         await at.prompt(text)
     assert asked(at) == text
 
 
 @pytest.mark.spec("S-08")
-async def test_a_command_chooses_who_answers_and_with_which_model(tmp_path: Path) -> None:
+async def test_a_command_chooses_the_agent_model_and_variant(tmp_path: Path) -> None:
     model = ModelRef(provider_id="far", model_id="away")
     commands = {"think": command("Think.", agent="plan", model=model, variant="high")}
     async with project(tmp_path, commands) as at:
@@ -94,7 +93,7 @@ async def test_a_variant_alone_goes_with_the_model_that_the_session_uses(tmp_pat
 
 
 @pytest.mark.spec("S-08")
-async def test_what_the_shell_says_stands_in_its_place_and_a_failure_is_told(tmp_path: Path) -> None:
+async def test_shell_output_replaces_its_placeholder_and_a_failure_is_noted(tmp_path: Path) -> None:
     template = "Says !`echo one; echo two >&2`. Fails !`echo why; exit 3` and !`false`. Typed: !`echo $1`."
     async with project(tmp_path, {"look": command(template)}) as at:
         await at.prompt("/look '$(touch hacked); `touch hacked`'")
@@ -108,7 +107,7 @@ async def test_what_the_shell_says_stands_in_its_place_and_a_failure_is_told(tmp
 
 
 @pytest.mark.spec("S-08")
-async def test_a_shell_starts_where_the_session_works_and_says_so_much_at_most(tmp_path: Path) -> None:
+async def test_the_shell_runs_in_the_sessions_directory_and_its_output_is_limited(tmp_path: Path) -> None:
     commands = {"where": command("!`pwd` !`yes | head -c 1000000`")}
     async with project(tmp_path, commands) as at:
         await at.prompt("/where")
@@ -127,7 +126,7 @@ async def test_arguments_too_long_for_a_program_reach_the_shell_all_the_same(tmp
 
 
 @pytest.mark.spec("S-08")
-async def test_files_of_a_template_stand_beside_it_and_words_stay_words(tmp_path: Path) -> None:
+async def test_files_and_agents_mentioned_in_a_template_become_parts(tmp_path: Path) -> None:
     commands = {"read": command("Read @docs/a.md and @$1, @nobody and @explore; mail a@b.c")}
     files = {"docs/a.md": "Alpha", "b.txt": "Beta"}
     async with project(tmp_path, commands, files=files) as at:
@@ -142,7 +141,7 @@ async def test_files_of_a_template_stand_beside_it_and_words_stay_words(tmp_path
 
 @pytest.mark.spec("S-08")
 @pytest.mark.parametrize("path", [".env", "../outside.txt", "/etc/hostname", "link"])
-async def test_a_typed_path_may_lead_only_where_the_rules_let_it(tmp_path: Path, path: str) -> None:
+async def test_a_path_argument_that_the_rules_do_not_allow_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "outside.txt").write_text("secret")
     async with project(tmp_path, {"read": command("Read @$1")}, files={".env": "KEY=1"}) as at:
         (tmp_path / "project" / "link").symlink_to(tmp_path / "outside.txt")
@@ -167,12 +166,20 @@ async def test_the_same_key_again_runs_no_shell_again(tmp_path: Path) -> None:
 
 @pytest.mark.spec("S-08")
 async def test_the_same_key_at_the_same_time_runs_the_shell_once(tmp_path: Path) -> None:
-    async with project(tmp_path, {"count": command("!`echo x >> ran; sleep 0.2`Counted")}) as at:
-        prompts = [at.prompt("/count", key="k"), at.prompt("/count", key="k")]
-        sends = [at.runtime.send(at.session_id, "/count", key="s") for _ in range(2)]
-        first, again, *sent = await asyncio.gather(*prompts, *sends)
+    shell = "echo x >> ran; until test -e go; do sleep 0.01; done"
+    async with (
+        project(tmp_path, {"count": command(f"!`{shell}`Counted")}) as at,
+        asyncio.TaskGroup() as group,
+    ):
+        prompts = [group.create_task(at.prompt("/count", key="k")) for _ in range(2)]
+        sends = [group.create_task(at.runtime.send(at.session_id, "/count", key="s")) for _ in range(2)]
+        locks = at.runtime._intake._key_locks
+        await wait_until(lambda: sorted(lock.users for lock in locks.values()) == [2, 2])
+        (tmp_path / "project" / "go").touch()
+        first, again = [await each for each in prompts]
+        sent = [await each for each in sends]
         await at.runtime.wait(at.session_id)
-        assert at.runtime._intake._key_locks == {}
+        assert locks == {}
     assert first == again
     assert sent[0] == sent[1]
     assert (tmp_path / "project" / "ran").read_text() == "x\nx\n"
@@ -182,14 +189,14 @@ async def test_the_same_key_at_the_same_time_runs_the_shell_once(tmp_path: Path)
     "to",
     [{"files": ["missing"]}, {"format": {"type": "x"}}, {"model": "x"}, {"agent": "x"}, {"parts": [1]}],
 )
-async def test_what_is_wrong_with_a_prompt_is_said_before_its_shell_runs(tmp_path: Path, to: Any) -> None:
+async def test_an_invalid_prompt_is_refused_before_its_shell_runs(tmp_path: Path, to: Any) -> None:
     async with project(tmp_path, {"go": command("!`touch ran`")}) as at:
         with pytest.raises(InvalidInput):
             await at.runtime.prompt(at.session_id, "/go", **to)
     assert not (tmp_path / "project" / "ran").exists()
 
 
-async def test_a_command_that_wakes_nobody_is_read_with_the_next_prompt(tmp_path: Path) -> None:
+async def test_a_command_that_does_not_wake_is_read_with_the_next_prompt(tmp_path: Path) -> None:
     async with project(tmp_path, {"note": command("Noted: $1")}) as at:
         await at.runtime.send(at.session_id, "/note this", wakes=False)
         assert at.model.requests == []
@@ -201,7 +208,7 @@ async def test_a_command_that_wakes_nobody_is_read_with_the_next_prompt(tmp_path
 
 
 @pytest.mark.spec("S-08")
-async def test_commands_of_a_project_count_once_it_is_trusted(
+async def test_commands_of_a_project_run_only_if_it_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {".asyncagents/commands/go.md": "---\ndescription: Goes\n---\nGo to $1 !`touch ran`"}
@@ -219,7 +226,7 @@ async def test_commands_of_a_project_count_once_it_is_trusted(
 
 
 @pytest.mark.spec("S-08")
-async def test_a_command_whose_file_is_broken_says_why(
+async def test_a_command_with_an_invalid_file_is_refused_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
@@ -230,7 +237,7 @@ async def test_a_command_whose_file_is_broken_says_why(
 
 @pytest.mark.spec("S-08")
 @pytest.mark.parametrize("name", ["compact", "summarize"])
-async def test_compact_is_built_in_and_no_file_takes_its_name(tmp_path: Path, name: str) -> None:
+async def test_compact_is_built_in_and_cannot_be_replaced(tmp_path: Path, name: str) -> None:
     async with project(tmp_path, {name: command("Taken.")}) as at:
         await at.prompt("Hello")
         answer = await at.prompt(f"/{name} the names of files")
@@ -245,7 +252,7 @@ async def test_compact_is_built_in_and_no_file_takes_its_name(tmp_path: Path, na
 
 
 @pytest.mark.spec("S-08")
-async def test_a_door_runs_a_command_by_its_name(tmp_path: Path) -> None:
+async def test_the_runtime_runs_a_command_by_its_name(tmp_path: Path) -> None:
     async with project(tmp_path, {"fix": command("Fix $1.")}) as at:
         answer = await at.runtime.command(at.session_id, "fix", "it")
         assert asked(at) == "Fix it."
@@ -277,7 +284,7 @@ async def test_a_subtask_and_a_command_for_a_subagent_become_a_task(tmp_path: Pa
     assert entries[-1].info.agent == "explore"
 
 
-async def test_a_command_for_an_agent_that_is_gone_says_so(tmp_path: Path) -> None:
+async def test_a_command_for_a_missing_agent_is_refused_with_the_agents_name(tmp_path: Path) -> None:
     async with project(tmp_path, {"go": command("Go", agent="nobody")}) as at:
         with pytest.raises(InvalidInput, match="/go needs the agent 'nobody'"):
             await at.prompt("/go")

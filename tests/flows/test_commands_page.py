@@ -20,7 +20,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.spec("S-08")
 @pytest.mark.parametrize(("code", "shown"), list(zip(blocks("python"), blocks("text"), strict=True)))
-def test_the_code_of_the_page_prints_what_it_says(tmp_path: Path, code: str, shown: str) -> None:
+def test_the_code_of_the_page_prints_the_shown_output(tmp_path: Path, code: str, shown: str) -> None:
     (tmp_path / "example.py").write_text(code, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path)}
     ran = subprocess.run(

@@ -66,7 +66,7 @@ async def test_a_conversation_that_fills_its_window_is_summarised_before_the_nex
 
 
 @pytest.mark.spec("S-09")
-async def test_a_history_that_is_read_at_once_is_weighed_once(tmp_path: Path) -> None:
+async def test_the_tokens_of_a_history_are_not_counted_twice(tmp_path: Path) -> None:
     """What the last step is known to have read is the same as what stands before it."""
     model = WindowModel(Window(context=16_000, output=2_000), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
@@ -92,7 +92,7 @@ async def test_a_step_that_reports_a_full_window_asks_for_a_summary_in_the_next_
 
 
 @pytest.mark.spec("S-10", "S-05")
-async def test_a_turn_that_is_cut_by_a_summary_goes_on_with_what_was_kept(tmp_path: Path) -> None:
+async def test_a_turn_interrupted_by_a_summary_goes_on_with_the_last_prompt(tmp_path: Path) -> None:
     def work(request: ChatRequest) -> Sequence[ScriptLine]:
         results = [told for told in request.messages if isinstance(told, ToolTurn)]
         if prompt_text("compaction-go-on") in request_text(request) and not results[1:]:
@@ -135,7 +135,7 @@ async def test_the_newest_messages_are_kept_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("S-08", "S-10")
-async def test_whoever_asks_for_a_summary_gets_it_and_the_session_rests(tmp_path: Path) -> None:
+async def test_a_requested_summary_is_made_and_the_session_rests(tmp_path: Path) -> None:
     model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at, at.runtime.events(at.session_id) as events:
         await at.prompt("hello")
@@ -166,7 +166,7 @@ async def test_a_summary_includes_the_one_before_it(tmp_path: Path) -> None:
     assert request_text(model.steps[-1]).count("under the mat") == 1
 
 
-async def test_a_summary_of_a_summary_in_any_script_keeps_what_it_can(tmp_path: Path) -> None:
+async def test_a_second_summary_includes_the_start_of_a_first_one_in_chinese(tmp_path: Path) -> None:
     """Nothing was said in between, and nobody knows how much the model can read: as much as it has read."""
     words = "摘要" * 2_000
     model = WindowModel(Window(), chatty, summary=lambda request: [say(words)])
@@ -179,7 +179,7 @@ async def test_a_summary_of_a_summary_in_any_script_keeps_what_it_can(tmp_path: 
     assert words[:800] in request_text(model.summaries[-1])
 
 
-async def test_what_no_step_has_read_is_kept_whole_beside_a_summary(tmp_path: Path) -> None:
+async def test_unread_prompts_are_kept_whole_beside_a_summary(tmp_path: Path) -> None:
     """Whoever sends a long text to a session that is almost full wants it read, not summarised."""
     model = WindowModel(Window(context=16_000, output=2_000), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
@@ -194,7 +194,7 @@ async def test_what_no_step_has_read_is_kept_whole_beside_a_summary(tmp_path: Pa
     assert "plugh" in request_text(model.steps[-1])
 
 
-async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_path: Path) -> None:
+async def test_an_unread_prompt_is_kept_beside_a_summary_if_the_window_is_unknown(tmp_path: Path) -> None:
     model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
@@ -206,7 +206,7 @@ async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_p
     assert "xyzzy" in request_text(model.steps[-1])
 
 
-async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_path: Path) -> None:
+async def test_a_prompt_queued_with_a_summary_request_is_answered_after_it(tmp_path: Path) -> None:
     model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
@@ -221,7 +221,7 @@ async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_pa
     assert "and this" in request_text(model.steps[-1])
 
 
-async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path: Path) -> None:
+async def test_the_result_of_a_subtask_precedes_the_go_on_message_after_a_summary(tmp_path: Path) -> None:
     """A person began it, and asked for a summary at the same time."""
     model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model, build_task_tool([])) as at:
@@ -238,7 +238,7 @@ async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path:
     assert result < go_on
 
 
-async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -> None:
+async def test_instructions_of_summary_requests_are_used_once(tmp_path: Path) -> None:
     model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
@@ -257,7 +257,7 @@ async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -
     assert "the dates" not in second
 
 
-async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: Path) -> None:
+async def test_a_prompt_queued_with_many_summary_requests_is_answered(tmp_path: Path) -> None:
     model = WindowModel(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
@@ -276,7 +276,7 @@ async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: P
 
 
 @pytest.mark.spec("S-09")
-async def test_a_provider_that_says_it_is_too_much_is_asked_again_after_a_summary(tmp_path: Path) -> None:
+async def test_a_request_refused_as_too_long_is_tried_again_after_a_summary(tmp_path: Path) -> None:
     """Nobody told how much it can read."""
     model = WindowModel(SMALL, chatty, tells=False)
     async with open_compaction_stage(tmp_path, model) as at:
@@ -303,7 +303,7 @@ async def test_a_prompt_that_is_too_long_by_itself_is_an_error_and_no_endless_su
     assert len(model.requests) == 3
 
 
-async def test_a_summary_that_is_too_long_to_be_asked_for_is_asked_for_with_less(tmp_path: Path) -> None:
+async def test_a_session_recovers_if_the_model_reads_less_than_it_declares(tmp_path: Path) -> None:
     """What is said of the model is wrong: it reads an eighth of that."""
 
     class Boaster(WindowModel):
@@ -467,7 +467,7 @@ async def test_old_output_is_left_out_when_there_is_enough_of_it(tmp_path: Path)
 
 
 @pytest.mark.spec("S-11")
-async def test_what_a_protected_tool_said_stays(tmp_path: Path) -> None:
+async def test_output_of_a_protected_tool_is_not_pruned(tmp_path: Path) -> None:
     def work(request: ChatRequest) -> Sequence[ScriptLine]:
         last = request.messages[-1]
         return [call("skill", text="1600")] if isinstance(last, UserTurn) else [say("ok")]
@@ -509,7 +509,7 @@ async def test_an_abort_ends_a_summary_and_the_next_prompt_is_answered(tmp_path:
     assert answer.text.startswith("I see.")
 
 
-async def test_people_see_who_asked_for_a_summary_and_from_where_messages_are_kept(tmp_path: Path) -> None:
+async def test_a_compaction_part_shows_its_cause_and_the_start_of_the_tail(tmp_path: Path) -> None:
     model = WindowModel(Window(context=16_000, output=2_000), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         for number in range(8):
@@ -526,7 +526,7 @@ async def test_people_see_who_asked_for_a_summary_and_from_where_messages_are_ke
     assert not notes, "nothing was open"
 
 
-async def test_whoever_summarises_writes_no_more_than_the_reader_can_take(tmp_path: Path) -> None:
+async def test_a_summary_by_a_larger_model_fits_the_window_of_the_agents_model(tmp_path: Path) -> None:
     class Pair(WindowModel):
         def window(self, model: ModelRef) -> Window:
             return LARGE if model.model_id == "large" else super().window(model)
@@ -549,7 +549,7 @@ async def test_whoever_summarises_writes_no_more_than_the_reader_can_take(tmp_pa
 
 
 @pytest.mark.spec("S-06")
-async def test_a_summary_between_two_agents_hides_neither(tmp_path: Path) -> None:
+async def test_the_agent_switch_reminder_is_sent_after_a_summary(tmp_path: Path) -> None:
     model = WindowModel(Window(), chatty)
     async with open_runtime(tmp_path, model=model, coding=True) as runtime:
         session = await runtime.create_session(directory=tmp_path)
@@ -563,7 +563,7 @@ async def test_a_summary_between_two_agents_hides_neither(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("S-06")
-async def test_the_last_step_is_told_so_after_a_summary_too(tmp_path: Path) -> None:
+async def test_the_step_limit_reminder_is_sent_after_a_summary_too(tmp_path: Path) -> None:
     """The window is full just before it."""
 
     def work(request: ChatRequest) -> Sequence[ScriptLine]:
@@ -594,7 +594,7 @@ class Wordy(TextArguments, frozen=True):
 
 
 @pytest.mark.spec("S-09", "S-10")
-async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
+async def test_no_summary_is_made_if_the_tools_leave_no_room(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It would have to be made before every step, and each would begin with as little room as the last."""
@@ -618,7 +618,7 @@ async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
 
 
 @pytest.mark.spec("S-09", "S-10")
-async def test_what_a_provider_refuses_however_short_it_becomes_ends_the_turn(tmp_path: Path) -> None:
+async def test_a_turn_ends_if_the_provider_refuses_even_the_shortest_request(tmp_path: Path) -> None:
     model = WindowModel(Window(context=10, output=2), chatty, tells=False)
     async with open_compaction_stage(tmp_path, model, MUCH) as at:
         answer = await at.prompt("hello")
@@ -628,7 +628,7 @@ async def test_what_a_provider_refuses_however_short_it_becomes_ends_the_turn(tm
 
 
 @pytest.mark.spec("P-04")
-async def test_a_result_that_came_late_is_weighed_once_where_it_came(tmp_path: Path) -> None:
+async def test_the_tokens_of_a_late_result_are_not_counted_twice(tmp_path: Path) -> None:
     """Weighed at its call as well it seems too much, and the model reads a digest in its place."""
 
     def answer(request: ChatRequest) -> Sequence[ScriptLine]:

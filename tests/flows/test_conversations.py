@@ -43,7 +43,7 @@ async def listed(at: StageClient, query: str = "") -> list[str]:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) -> None:
+async def test_a_session_is_created_with_agent_model_metadata_and_rules(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path) as at:
         body = {
             "title": "Plan it",
@@ -81,7 +81,7 @@ async def test_the_model_of_the_agent_that_a_session_begins_with_counts(tmp_path
 
 
 @pytest.mark.spec("X-01")
-async def test_nothing_comes_of_a_session_with_a_stranger_for_an_agent(tmp_path: Path) -> None:
+async def test_a_session_with_an_unknown_agent_or_parent_is_refused(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path) as at:
         before = await listed(at)
         refused = await at.post(f"/session?directory={tmp_path}/project", {"agent": "nobody"})
@@ -90,14 +90,14 @@ async def test_nothing_comes_of_a_session_with_a_stranger_for_an_agent(tmp_path:
 
     assert refused.status == 400
     assert refused.json["name"] == "BadRequest"
-    assert "no agent is called 'nobody'" in refused.json["data"]["message"]
+    assert "there is no agent 'nobody'" in refused.json["data"]["message"]
     assert orphan.status == 404
     assert orphan.json["data"]["message"] == "Session not found: ses_none"
     assert after == before
 
 
 @pytest.mark.spec("X-01")
-async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path) -> None:
+async def test_an_unknown_model_is_refused_and_the_session_stays_usable(tmp_path: Path) -> None:
     def check(model: ModelRef) -> None:
         if model.model_id == "nothing":
             raise InvalidInput("there is no model 'nothing': there are parrot")
@@ -130,7 +130,7 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
 
 
 @pytest.mark.spec("X-01")
-async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path) -> None:
+async def test_sessions_are_listed_by_directory_project_or_path(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path) as at:
         root = f"{tmp_path}/project"
         below = (await at.post(f"/session?directory={root}/docs", {"title": "Docs"})).json
@@ -213,7 +213,7 @@ async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) ->
 
 
 @pytest.mark.spec("X-01")
-async def test_a_session_is_renamed_noted_and_put_away(tmp_path: Path) -> None:
+async def test_a_session_is_renamed_archived_and_given_metadata_and_rules(tmp_path: Path) -> None:
     rule = {"permission": "bash", "pattern": "*", "action": "deny"}
     async with serve_stage(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}"
@@ -236,7 +236,7 @@ async def test_a_session_is_renamed_noted_and_put_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_rules_that_are_added_to_a_child_do_not_lift_what_is_denied_above(tmp_path: Path) -> None:
+async def test_rules_added_to_a_child_do_not_lift_a_denial_of_its_parent(tmp_path: Path) -> None:
     deny = {"permission": "bash", "pattern": "*", "action": "deny"}
     allow = {"permission": "*", "pattern": "*", "action": "allow"}
     script = {"go": [[call("bash", command="touch x", description="d")], [say("Done.")]]}
@@ -317,7 +317,7 @@ async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Path) -> None:
+async def test_messages_and_parts_of_a_resting_session_are_deleted_and_changed(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, GREETINGS) as at:
         where = await spoken(at, "hi", "again")
         asked, answer, *_ = (await at.get(f"{where}/message")).json
@@ -348,7 +348,7 @@ async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Pa
 
 
 @pytest.mark.spec("X-01")
-async def test_what_works_is_not_cut(tmp_path: Path) -> None:
+async def test_a_message_of_a_busy_session_cannot_be_deleted(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
     async with serve_stage(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
@@ -371,7 +371,7 @@ async def test_what_works_is_not_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: Path) -> None:
+async def test_a_prompt_may_extend_the_system_prompt_of_its_turn(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path) as at:
         where = f"/session/{at.stage.session_id}"
         await at.post(f"{where}/message", {**text_prompt("hi"), "system": "Speak like a bee.", "newer": 1})
@@ -439,7 +439,7 @@ async def test_sharing_is_refused_in_words_and_nothing_is_shared(tmp_path: Path)
 
 
 @pytest.mark.spec("X-01")
-async def test_an_ask_is_answered_as_older_clients_do(tmp_path: Path) -> None:
+async def test_an_ask_is_answered_by_the_route_of_older_clients(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
     async with serve_stage(tmp_path, script, tools=[CAREFUL]) as at:
         where = f"/session/{at.stage.session_id}"

@@ -26,7 +26,7 @@ async def test_a_run_that_was_cut_off_before_it_began_leaves_its_place(tmp_path:
 
 
 @pytest.mark.spec("X-10")
-async def test_who_is_cut_off_again_and_again_is_in_no_crash_loop(tmp_path: Path) -> None:
+async def test_a_run_that_is_disconnected_repeatedly_is_no_crash_loop(tmp_path: Path) -> None:
     gate = Gate("gate", effect="none")
     async with open_stage(tmp_path, {"wait": [[call("gate")], [say("through")]]}, tools=[gate.tool]) as at:
         message_id = await at.runtime.send(at.session_id, "wait")

@@ -62,7 +62,7 @@ async def ask(at: StageClient, method: str, path: str, body: Any = None) -> Resp
 
 
 @pytest.mark.spec("X-11")
-async def test_every_route_of_the_session_says_that_it_is_damaged_and_lists_go_on(tmp_path: Path) -> None:
+async def test_every_route_of_a_damaged_session_returns_500_and_lists_go_on(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, SCRIPT) as at:
         await at.stage.prompt("hi")
         bad, good = at.stage.session_id, await at.runtime.create_session(directory=tmp_path)
@@ -86,7 +86,7 @@ async def test_every_route_of_the_session_says_that_it_is_damaged_and_lists_go_o
 
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize("table", ["message", "part"])
-async def test_a_message_or_a_part_that_cannot_be_read_says_so(tmp_path: Path, table: str) -> None:
+async def test_an_unreadable_message_or_part_is_a_500_with_the_reason(tmp_path: Path, table: str) -> None:
     async with serve_delegation(tmp_path, SCRIPT) as at:
         await at.stage.prompt("hi")
         spoil(tmp_path, table, at.stage.session_id)
@@ -99,7 +99,7 @@ async def test_a_message_or_a_part_that_cannot_be_read_says_so(tmp_path: Path, t
 
 
 @pytest.mark.spec("X-11")
-async def test_a_client_raises_it_and_asks_once(tmp_path: Path) -> None:
+async def test_a_client_raises_damaged_without_a_second_request(tmp_path: Path) -> None:
     asked: list[bytes] = []
 
     def cut(question: bytes, said: bytes) -> bool:

@@ -39,7 +39,7 @@ def begun(at: Stage) -> list[str]:
 
 
 @pytest.mark.spec("D-10", "T-03")
-async def test_what_is_over_the_limit_queues_in_order_and_says_so(tmp_path: Path) -> None:
+async def test_tasks_over_the_limit_queue_in_order_and_report_their_place(tmp_path: Path) -> None:
     gate = Gate("gate")
     names = "abcd"
     scenes: RequestScript = {
@@ -76,7 +76,7 @@ async def test_what_is_over_the_limit_queues_in_order_and_says_so(tmp_path: Path
 
 
 @pytest.mark.spec("D-10")
-async def test_never_more_than_the_limit_work_at_once_and_all_come_to_an_end(tmp_path: Path) -> None:
+async def test_at_most_the_limit_of_tasks_work_at_once_and_all_end(tmp_path: Path) -> None:
     count, limit = 12, 3
     scenes: dict[str, Sequence[RequestStep]] = {
         f"child {n}": [[call("tick")], [pause(0.001), say("x")]] for n in range(count)
@@ -100,7 +100,7 @@ async def test_never_more_than_the_limit_work_at_once_and_all_come_to_an_end(tmp
 
 
 @pytest.mark.spec("D-10")
-async def test_who_waits_for_the_outside_holds_no_place(tmp_path: Path) -> None:
+async def test_a_task_that_waits_for_a_result_from_outside_holds_no_place(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
         "a": [[call("job")], [say("A.")]],
@@ -123,7 +123,7 @@ async def test_who_waits_for_the_outside_holds_no_place(tmp_path: Path) -> None:
 
 @pytest.mark.spec("D-10")
 @pytest.mark.parametrize("tool", [call_task, launch_task])
-async def test_agents_delegate_so_deep_and_no_deeper(tmp_path: Path, tool: object) -> None:
+async def test_a_launch_deeper_than_the_limit_creates_no_task(tmp_path: Path, tool: object) -> None:
     assert callable(tool)
     scenes: RequestScript = {
         "go": [[call_task("1", "one")], [say("Ok.")]],
@@ -143,7 +143,7 @@ async def test_agents_delegate_so_deep_and_no_deeper(tmp_path: Path, tool: objec
 
 
 @pytest.mark.spec("D-10")
-async def test_a_session_launches_so_many_and_no_more(tmp_path: Path) -> None:
+async def test_a_launch_over_the_spawn_limit_is_refused(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [[launch_task(f"T{n}", f"child {n}") for n in range(5)], [say("Off.")], *[[say("Told.")]] * 3],
     }
@@ -161,7 +161,7 @@ async def test_a_session_launches_so_many_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("D-10", "D-06")
-async def test_a_task_that_queues_is_cancelled_without_a_word_to_a_model(tmp_path: Path) -> None:
+async def test_a_queued_task_is_cancelled_without_a_request_to_a_model(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
@@ -190,7 +190,7 @@ async def test_a_task_that_queues_is_cancelled_without_a_word_to_a_model(tmp_pat
 
 
 @pytest.mark.spec("D-10", "D-06")
-async def test_an_abort_of_the_parent_ends_those_that_queue(tmp_path: Path) -> None:
+async def test_an_abort_of_the_parent_cancels_queued_tasks(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")]],
@@ -302,13 +302,13 @@ async def test_a_child_that_is_deleted_makes_room_for_the_next(tmp_path: Path) -
         {"seconds": 1e300},
     ],
 )
-def test_limits_under_which_nobody_could_work_are_refused(limits: dict[str, Any]) -> None:
+def test_limits_that_allow_no_work_are_refused(limits: dict[str, Any]) -> None:
     """As those of a file are; with no place a task queued for ever."""
     with pytest.raises(ConfigError):
         DelegationConfig(**limits)
 
 
-async def test_limits_that_would_not_count_are_refused(tmp_path: Path) -> None:
+async def test_delegation_limits_beside_a_coding_config_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="which coding takes from the config"):
         async with open_runtime(
             tmp_path, model=ScriptedModel({}), coding=Config(data_dir=tmp_path), delegation=DelegationConfig()
@@ -316,7 +316,7 @@ async def test_limits_that_would_not_count_are_refused(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_tool_of_ones_own_goes_before_one_that_launches(tmp_path: Path) -> None:
+async def test_a_custom_tool_named_task_replaces_the_launching_tool(tmp_path: Path) -> None:
     own = Gate("task")
     own.go.set()
     scenes: RequestScript = {"go": [[call("task")], [say("Done.")]]}

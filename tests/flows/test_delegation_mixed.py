@@ -57,7 +57,7 @@ def own(at: Stage) -> list[ChatRequest]:
 
 
 @pytest.mark.spec("T-12", "T-15")
-async def test_two_that_end_while_the_parents_model_streams_are_told_by_its_next_step(tmp_path: Path) -> None:
+async def test_two_tasks_that_end_while_the_parent_streams_share_one_later_notice(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("I go on.")], [say("Saw both.")]],
         "a": [[say("A.")]],
@@ -122,7 +122,7 @@ async def test_a_sync_task_and_a_wait_in_one_step_are_both_waited_for(tmp_path: 
 
 
 @pytest.mark.spec("D-01")
-async def test_what_a_person_says_while_a_sync_task_works_is_answered_after_it(tmp_path: Path) -> None:
+async def test_a_prompt_sent_during_a_sync_task_is_answered_after_it(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         "go": [[call_task("S", "s")], [say("Never said.")]],
@@ -227,7 +227,7 @@ async def test_a_sync_call_goes_on_with_a_task_that_was_cancelled_or_failed(tmp_
 
 
 @pytest.mark.spec("D-06", "T-04", "T-15")
-async def test_an_abort_ends_a_wait_and_its_task_and_says_so_at_the_next_turn(tmp_path: Path) -> None:
+async def test_an_abort_ends_a_wait_and_its_task_with_a_notice_at_the_next_turn(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         "go": [
@@ -264,7 +264,7 @@ async def test_only_a_live_task_moves_to_the_background(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T-12", "D-10")
-async def test_a_tree_of_tasks_with_one_place_comes_to_an_end_and_everybody_is_told(tmp_path: Path) -> None:
+async def test_a_tree_of_tasks_with_one_place_completes_and_notifies_its_root(tmp_path: Path) -> None:
     """Each child launches two of its own in the background and waits for both by ending its turn."""
     scenes: RequestScript = {
         "go": [[launch_task("L", "l"), launch_task("R", "r")], *[[say("Ok.")]] * 3],

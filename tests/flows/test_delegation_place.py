@@ -46,7 +46,7 @@ from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("D-11", "D-01")
-async def test_a_command_that_is_a_subtask_is_done_by_a_child_and_gone_on_with(tmp_path: Path) -> None:
+async def test_a_subtask_command_runs_in_a_child_and_the_parent_goes_on(tmp_path: Path) -> None:
     command = {"find": CommandConfig(template="Find $ARGUMENTS", agent="explore", subtask=True)}
     scenes: RequestScript = {"Find sparrows": [[say("In the tree.")]]}
     async with open_delegation_project(tmp_path, scenes, command=command) as at:
@@ -64,7 +64,7 @@ async def test_a_command_that_is_a_subtask_is_done_by_a_child_and_gone_on_with(t
 
 
 @pytest.mark.spec("D-11")
-async def test_a_mention_of_an_agent_tells_the_model_to_delegate(tmp_path: Path) -> None:
+async def test_a_mention_of_an_agent_asks_the_model_to_delegate(tmp_path: Path) -> None:
     async with open_delegation_project(tmp_path, {}) as at:
         await at.prompt("Please ask @explore where it is")
         children = await at.runtime.children(at.session_id)
@@ -106,7 +106,7 @@ async def test_a_hook_of_chat_message_sees_and_changes_a_childs_prompt(tmp_path:
 
 
 @pytest.mark.spec("C-09", "T-12")
-async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tmp_path: Path) -> None:
+async def test_the_todo_reminder_waits_until_no_task_is_live(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         "go": [
@@ -170,7 +170,7 @@ async def test_a_summary_lists_the_tasks_that_live(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T-13")
-async def test_in_development_a_notice_says_that_a_hint_is_attached(
+async def test_a_notice_in_development_mentions_the_attached_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASYNCAGENTS_ENV", "development")
@@ -190,7 +190,7 @@ async def test_in_development_a_notice_says_that_a_hint_is_attached(
 @pytest.mark.parametrize(
     ("agent", "reason"), [("keyless", "ANTHROPIC_API_KEY"), ("unknown", "nowhere"), ("unlisted", "other")]
 )
-async def test_a_launch_that_cannot_work_is_refused_at_once(
+async def test_a_launch_without_a_usable_model_is_refused_at_once(
     tmp_path: Path, tool: str, agent: str, reason: str
 ) -> None:
     name = "subagent_type" if tool == "task" else "agent"

@@ -10,7 +10,7 @@ from asyncagents.errors import NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.support.runtime import open_runtime, open_stage
 from tests.support.tool import CAREFUL, Gate, build_pending_tool
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 SCRIPT = {
     "stream": [[say("I beg"), pause(3600)]],
@@ -43,9 +43,7 @@ async def test_a_session_that_streams_can_be_deleted(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await prompt
         await at.listener.until(SessionDeleted)
-        async with asyncio.timeout(PATIENCE):
-            while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
-                await asyncio.sleep(0)
+        await wait_until(lambda: not at.runtime.live)  # no event tells that a run is gone
 
 
 async def test_a_session_that_asks_can_be_deleted(tmp_path: Path) -> None:
@@ -69,7 +67,7 @@ async def test_a_result_for_a_deleted_session_is_refused(tmp_path: Path) -> None
         assert await at.runtime.statuses() == {}
 
 
-async def test_children_go_with_their_parent_and_others_stay(tmp_path: Path) -> None:
+async def test_children_are_deleted_with_their_parent_and_others_stay(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
         child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
@@ -99,7 +97,7 @@ async def test_a_session_that_another_runtime_works_on_can_be_deleted(tmp_path: 
         await gate.ended.wait()
 
 
-async def test_who_follows_a_session_or_waits_for_it_hears_that_it_is_gone(tmp_path: Path) -> None:
+async def test_a_stream_and_a_wait_end_when_their_session_is_deleted(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
 
@@ -119,7 +117,7 @@ async def test_who_follows_a_session_or_waits_for_it_hears_that_it_is_gone(tmp_p
     assert isinstance(heard[-1], SessionDeleted)
 
 
-async def test_nobody_is_deleted_once_more(tmp_path: Path) -> None:
+async def test_deleting_a_deleted_session_raises_not_found(tmp_path: Path) -> None:
     async with open_stage(tmp_path, SCRIPT) as at:
         await at.runtime.delete_session(at.session_id)
         with pytest.raises(NotFound):

@@ -36,7 +36,7 @@ async def test_sessions_beyond_the_number_of_places_run_when_one_is_free(
     assert [answer.text for answer in answers] == ["Done."] * 7
 
 
-async def test_all_that_was_left_behind_is_taken_up_a_page_at_a_time(
+async def test_sessions_with_unanswered_prompts_are_run_page_by_page_at_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "PAGE_SIZE", 2)
@@ -50,7 +50,7 @@ async def test_all_that_was_left_behind_is_taken_up_a_page_at_a_time(
     assert [answer.text for answer in answers] == ["ok"] * 5
 
 
-async def test_a_session_is_run_here_and_now_only_while_it_has_something_to_do(tmp_path: Path) -> None:
+async def test_a_session_is_live_only_while_it_has_something_to_do(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_stage(tmp_path, {"go": [[call("gate")]]}, tools=[gate.tool]) as at:
         assert at.runtime.live == 0

@@ -62,7 +62,7 @@ async def examples(at: StageClient) -> dict[str, str]:
 
 
 @pytest.mark.spec("P-03", "H-04")
-async def test_what_the_server_shows_has_the_shape_that_its_document_says(tmp_path: Path) -> None:
+async def test_responses_match_the_schemas_of_the_openapi_document(tmp_path: Path) -> None:
     service = WaitingService()
     async with serve_delegation(tmp_path, SCENES, ECHO, service.tool) as at:
         await at.stage.prompt("delegate")
@@ -76,7 +76,7 @@ async def test_what_the_server_shows_has_the_shape_that_its_document_says(tmp_pa
                 fits(document, answers(document, path)["200"]["content"][kind]["schema"], told.json)
 
 
-async def test_what_a_stream_says_has_the_names_and_shapes_that_the_document_says(tmp_path: Path) -> None:
+async def test_stream_events_match_the_schemas_of_the_openapi_document(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, SCENES, ECHO, WaitingService().tool) as at:
         document = await at.json("/doc")
         one = f"/v1/sessions/{at.stage.session_id}/events?tree=true"
@@ -102,7 +102,7 @@ async def test_what_a_stream_says_has_the_names_and_shapes_that_the_document_say
         ("/v1/sessions/ses_none/events", None, 404),
     ],
 )
-async def test_streams_that_cannot_be_opened_are_refused_as_the_document_says(
+async def test_stream_refusals_match_the_openapi_document(
     tmp_path: Path, where: str, headers: dict[str, str] | None, status: int
 ) -> None:
     async with serve_delegation(tmp_path, {}) as at:
@@ -117,7 +117,7 @@ async def test_streams_that_cannot_be_opened_are_refused_as_the_document_says(
     fits(document, schema, told.json)
 
 
-async def test_the_document_is_for_local_programs_and_who_has_the_token(tmp_path: Path) -> None:
+async def test_the_document_is_served_to_local_programs_and_token_holders(tmp_path: Path) -> None:
     page_of = {"origin": "https://evil.example"}
     async with serve_delegation(tmp_path, {}) as at:
         ours = await at.get("/doc")

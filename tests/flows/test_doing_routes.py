@@ -10,12 +10,10 @@ import pytest
 
 from asyncagents.config.config import CommandConfig, Config
 from asyncagents.domain.conversation.failure import unknown_error
-from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import ToolPart, ToolRunning
+from asyncagents.domain.conversation.part import CompactionPart, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Idle, Retry
 from asyncagents.domain.event import (
     CommandExecuted,
-    MessageUpdated,
     PartUpdated,
     SessionCompacted,
     SessionError,
@@ -23,10 +21,11 @@ from asyncagents.domain.event import (
     TaskCreated,
 )
 from asyncagents.llm.model import ToolTurn, UserTurn
-from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
+from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, say
 from tests.support.git import create_repository
 from tests.support.http.opencode import entry_text, text_prompt
 from tests.support.http.server import StageClient, serve_stage
+from tests.support.model import HaltingModel
 
 MINE = "msg_000000000001AAAAAAAAAAAAAA"
 """Older than all that are made here."""
@@ -110,7 +109,7 @@ async def test_a_busy_session_refuses_a_shell_in_the_form_that_clients_know(tmp_
 
 
 @pytest.mark.spec("X-01")
-async def test_who_hangs_up_on_a_shell_cancels_nothing_and_an_abort_does(tmp_path: Path) -> None:
+async def test_a_shell_survives_a_disconnected_client_and_ends_with_an_abort(tmp_path: Path) -> None:
     command = f"mkfifo {tmp_path}/pipe; echo begun; cat {tmp_path}/pipe"
     async with project(tmp_path, {}) as at:
         shell = f"{where(at)}/shell"
@@ -134,7 +133,7 @@ async def test_who_hangs_up_on_a_shell_cancels_nothing_and_an_abort_does(tmp_pat
     [
         ({"agent": "build"}, "command"),
         ({"agent": "build", "command": ""}, "some text"),
-        ({"agent": "nobody", "command": "true"}, "no agent is called 'nobody'"),
+        ({"agent": "nobody", "command": "true"}, "there is no agent 'nobody'"),
         ({"agent": "build", "command": "true", "messageID": "nope"}, "begin"),
         ({"agent": "build", "command": 3}, "command"),
     ],
@@ -154,7 +153,7 @@ async def test_a_shell_that_cannot_be_run_is_refused_with_the_reason(
 
 
 @pytest.mark.spec("X-01")
-async def test_a_command_is_answered_and_told_of(tmp_path: Path) -> None:
+async def test_a_command_is_answered_and_publishes_command_executed(tmp_path: Path) -> None:
     fix = CommandConfig(template="Fix $1, says $ARGUMENTS.", description="Fixes")
     async with project(tmp_path, {}, command={"fix": fix}, files={"a.txt": "one\n"}) as at:
         file = {"type": "file", "mime": "text/plain", "url": (tmp_path / "project/a.txt").as_uri()}
@@ -183,20 +182,22 @@ async def test_a_command_is_answered_and_told_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_others_hear_of_a_command_whose_sender_has_hung_up(tmp_path: Path) -> None:
+async def test_a_command_publishes_its_event_after_its_client_disconnects(tmp_path: Path) -> None:
     slow = CommandConfig(template="slowly")
-    async with project(tmp_path, {"slowly": [[pause(1), say("Done.")]]}, command={"slow": slow}) as at:
+    model = HaltingModel({"slowly": [[say("Do", "ne.")]]}, "Do")
+    async with project(tmp_path, model, command={"slow": slow}) as at:
         async with asyncio.TaskGroup() as group:
             body = {"command": "slow", "arguments": ""}
             left = group.create_task(at.post(f"{where(at)}/command", body))
             await at.stage.listener.until(PartUpdated)
             left.cancel()
+        model.go.set()
         told = await at.stage.listener.until(CommandExecuted)
         entry = await at.stage.runtime.message(told.message_id)
     assert entry.text == "Done."
 
 
-async def test_a_command_that_is_not_there_is_refused_with_the_names_of_those_that_are(
+async def test_an_unknown_command_is_refused_with_the_known_names(
     tmp_path: Path,
 ) -> None:
     async with project(tmp_path, {}) as at:
@@ -280,26 +281,32 @@ async def test_an_automatic_summary_lets_the_model_go_on(tmp_path: Path) -> None
 
 
 async def test_a_summary_waits_for_its_turn_in_a_busy_session(tmp_path: Path) -> None:
-    async with project(tmp_path, {"hi": [[pause(0.5), say("Hello.")]]}) as at:
+    model = HaltingModel({"hi": [[say("Hel", "lo.")]]}, "Hel")
+    async with project(tmp_path, model) as at, asyncio.TaskGroup() as group:
         await at.post(f"{where(at)}/prompt_async", text_prompt("hi"))
-        await at.stage.listener.until(MessageUpdated, lambda event: isinstance(event.info, AssistantMessage))
-        done = await at.post(f"{where(at)}/summarize", MODEL)
+        await model.halts.wait()
+        summary = group.create_task(at.post(f"{where(at)}/summarize", MODEL))
+        await at.stage.listener.until(PartUpdated, lambda event: isinstance(event.part, CompactionPart))
+        model.go.set()
+        done = await summary
         entries = (await at.get(f"{where(at)}/message")).json
     assert done.json is True
+    assert [entry_text(entry) for entry in entries][1] == "Hello."
     assert entries[-1]["info"]["summary"]
 
 
 @pytest.mark.spec("X-01")
-async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(tmp_path: Path) -> None:
+async def test_a_session_moves_its_sync_tasks_to_the_background_and_goes_on(tmp_path: Path) -> None:
     def task(name: str) -> Any:
         return call("task", description=name, prompt=f"{name}, please", subagent_type="general")
 
     script = {
         "go": [[task("one"), task("two")], [say("They work on.")], [say("Both are done.")]],
-        "one, please": [[pause(2), say("One.")]],
-        "two, please": [[pause(2), say("Two.")]],
+        "one, please": [[say("It is ", "one.")]],
+        "two, please": [[say("It is ", "two.")]],
     }
-    async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
+    model = HaltingModel(script, "It is ")
+    async with project(tmp_path, model) as at, asyncio.TaskGroup() as group:
         let_go = f"/experimental/session/{at.stage.session_id}/background"
         nothing = (await at.post(let_go)).json
         answer = group.create_task(at.post(f"{where(at)}/message", text_prompt("go")))
@@ -308,6 +315,7 @@ async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(t
         moved = (await at.post(let_go)).json
         again = (await at.post(let_go)).json
         said = await answer
+        model.go.set()
         waits = await at.stage.runtime.wait_tree(at.stage.session_id)
         last = (await at.stage.messages())[-1].text
         can = (await at.get("/experimental/capabilities")).json
@@ -324,7 +332,7 @@ async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(t
 
 
 @pytest.mark.spec("X-01")
-async def test_an_abort_is_true_whatever_there_was_to_end(tmp_path: Path) -> None:
+async def test_an_abort_of_an_idle_or_missing_session_returns_true(tmp_path: Path) -> None:
     async with project(tmp_path, {}) as at:
         idle = await at.post(f"{where(at)}/abort")
         await at.stage.listener.until_status(Idle)
@@ -336,7 +344,7 @@ async def test_an_abort_is_true_whatever_there_was_to_end(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("X-01")
-async def test_an_abort_while_it_waits_to_try_again_leaves_its_error_on_the_message(tmp_path: Path) -> None:
+async def test_an_abort_during_a_backoff_leaves_its_error_on_the_message(tmp_path: Path) -> None:
     script = {"hi": [[fail("overloaded", retryable=True, status=503)]]}
     async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
         waiting = group.create_task(at.post(f"{where(at)}/message", text_prompt("hi")))
@@ -364,7 +372,7 @@ async def test_an_abort_while_it_waits_to_try_again_leaves_its_error_on_the_mess
         {"type": "file", "mime": "text/plain", "url": "ftp://example.org/x"},
     ],
 )
-async def test_a_part_that_leads_nowhere_is_refused_and_the_session_is_none_the_worse(
+async def test_an_invalid_part_is_refused_and_the_session_stays_usable(
     tmp_path: Path, part: dict[str, Any]
 ) -> None:
     async with project(tmp_path, {"hi": [[say("Hello.")]]}) as at:
@@ -377,7 +385,7 @@ async def test_a_part_that_leads_nowhere_is_refused_and_the_session_is_none_the_
 
 
 @pytest.mark.spec("X-01")
-async def test_parts_of_a_prompt_do_what_they_say(tmp_path: Path) -> None:
+async def test_file_agent_and_subtask_parts_of_a_prompt_take_effect(tmp_path: Path) -> None:
     files = {"a.txt": "one\ntwo\nthree\n", "sub/b.txt": "b"}
     script = ScriptedModel({"find": [[say("Found.")]]})
     async with project(tmp_path, script, files=files) as at:

@@ -69,7 +69,7 @@ def texts(message: Any) -> list[str]:
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("now", [IN_2029, IN_2031, IN_2040])
-async def test_a_terminal_talks_undoes_and_forks_in_years_to_come(tmp_path: Path, now: int) -> None:
+async def test_prompts_undo_and_forks_work_with_ids_of_later_eras(tmp_path: Path, now: int) -> None:
     clock = AheadClock(now)
     async with serve_ahead(tmp_path, clock) as at:
         where = f"/session/{at.stage.session_id}"
@@ -96,7 +96,7 @@ async def test_a_terminal_talks_undoes_and_forks_in_years_to_come(tmp_path: Path
 
 
 @pytest.mark.spec("Z-08")
-async def test_a_conversation_goes_on_across_the_wrap(tmp_path: Path) -> None:
+async def test_a_conversation_stays_in_order_when_the_era_changes(tmp_path: Path) -> None:
     clock = AheadClock(WRAP - 10 * MINUTE)
     async with serve_ahead(tmp_path, clock) as at:
         first = await talk(at, clock, "one", "two")

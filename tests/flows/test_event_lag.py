@@ -82,7 +82,7 @@ def known(screen: OpencodeMirror) -> dict[str, Any]:
 
 
 @pytest.mark.spec("X-01")
-async def test_who_does_not_read_is_told_later_how_everything_is(tmp_path: Path) -> None:
+async def test_a_listener_that_lags_gets_the_current_state_later(tmp_path: Path) -> None:
     screen = OpencodeMirror()
     async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard = await joined(stack, at.runtime)
@@ -98,7 +98,7 @@ async def test_who_does_not_read_is_told_later_how_everything_is(tmp_path: Path)
 
 
 @pytest.mark.spec("X-01")
-async def test_who_falls_behind_again_while_he_catches_up_misses_nothing(tmp_path: Path) -> None:
+async def test_a_listener_that_lags_again_while_catching_up_misses_nothing(tmp_path: Path) -> None:
     screen = OpencodeMirror()
     async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard = await joined(stack, at.runtime)
@@ -117,7 +117,7 @@ async def test_who_falls_behind_again_while_he_catches_up_misses_nothing(tmp_pat
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("behind", [False, True])
-async def test_what_is_taken_out_of_a_conversation_is_told_to_be_gone(tmp_path: Path, behind: bool) -> None:
+async def test_a_listener_gets_the_removal_of_messages_and_parts(tmp_path: Path, behind: bool) -> None:
     screen = OpencodeMirror()
     async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         session_id = (await at.runtime.create_session(directory=tmp_path)).id
@@ -142,7 +142,7 @@ async def test_what_is_taken_out_of_a_conversation_is_told_to_be_gone(tmp_path: 
 
 
 @pytest.mark.spec("X-01")
-async def test_who_reads_by_fits_and_starts_knows_at_rest_what_there_is(tmp_path: Path) -> None:
+async def test_listeners_that_read_irregularly_reach_the_final_state(tmp_path: Path) -> None:
     """Several at once, each at its own pace; some in another directory."""
     rng, screens = random.Random(9), [OpencodeMirror() for _ in range(4)]
     async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
@@ -164,7 +164,7 @@ async def test_who_reads_by_fits_and_starts_knows_at_rest_what_there_is(tmp_path
 
 
 @pytest.mark.spec("X-01")
-async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) -> None:
+async def test_a_lagging_listener_gets_announcements_that_are_not_stored(tmp_path: Path) -> None:
     async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard, screen = await joined(stack, at.runtime), OpencodeMirror()
         at.runtime.broadcast.announce("installation.updated", {"version": "1"})
@@ -182,7 +182,7 @@ async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) ->
 
 
 @pytest.mark.spec("X-01")
-async def test_who_misses_more_than_can_be_told_begins_afresh(tmp_path: Path) -> None:
+async def test_a_listener_that_misses_too_many_announcements_raises_events_lost(tmp_path: Path) -> None:
     async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard = await joined(stack, at.runtime)
         await anext(heard)
@@ -193,7 +193,7 @@ async def test_who_misses_more_than_can_be_told_begins_afresh(tmp_path: Path) ->
 
 
 @pytest.mark.spec("X-01")
-async def test_who_fell_behind_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
+async def test_a_listener_that_lags_during_a_streamed_text_gets_all_of_it(tmp_path: Path) -> None:
     """As clients put it together that do not look at offsets."""
     model = HaltingModel({"go": [[say("One ", *["and "] * 1_200, "two ", "three.")]]}, "two ")
     async with open_stage(tmp_path, model) as at, AsyncExitStack() as stack:
@@ -214,7 +214,7 @@ async def _text(heard: Heard, screen: OpencodeMirror, wanted: str) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_path: Path) -> None:
+async def test_the_broadcast_subscribes_to_the_bus_only_while_it_has_listeners(tmp_path: Path) -> None:
     async with open_stage(tmp_path, WORDY) as at:
         before = len(inside(at.runtime).bus._listeners[None])
         async with AsyncExitStack() as stack:
@@ -230,7 +230,7 @@ async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_p
 
 
 @pytest.mark.spec("X-01")
-async def test_a_runtime_that_closes_lets_everybody_go(tmp_path: Path) -> None:
+async def test_a_listener_raises_closed_when_the_runtime_closes(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         async with open_stage(tmp_path, WORDY) as at:
             heard = await joined(stack, at.runtime)
@@ -240,7 +240,7 @@ async def test_a_runtime_that_closes_lets_everybody_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_sessions_of_long_ago_are_told_in_their_directories(
+async def test_events_reach_their_directory_when_the_location_cache_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a session works is looked up once, and may be forgotten."""
@@ -260,7 +260,7 @@ async def test_sessions_of_long_ago_are_told_in_their_directories(
 
 
 @pytest.mark.spec("X-01")
-async def test_a_session_that_is_gone_before_it_is_read_of_disturbs_nobody(tmp_path: Path) -> None:
+async def test_a_session_deleted_before_it_is_read_does_not_disturb_listeners(tmp_path: Path) -> None:
     async with open_stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         old = (await at.runtime.create_session(directory=tmp_path)).id
         heard, screen = await joined(stack, at.runtime, str(tmp_path)), OpencodeMirror()

@@ -81,7 +81,7 @@ async def test_frames_and_headers_are_those_that_clients_of_opencode_expect(tmp_
 
 
 @pytest.mark.spec("X-01")
-async def test_a_turn_is_told_in_the_order_that_clients_rely_on(tmp_path: Path) -> None:
+async def test_events_of_a_turn_come_in_the_order_that_clients_rely_on(tmp_path: Path) -> None:
     async with served(tmp_path, HELLO) as at, open_opencode_stream(at.listing) as hearer:
         session = await at.stage.runtime.create_session(directory=at.directory)
         await at.stage.runtime.prompt(session.id, "hi")
@@ -118,7 +118,7 @@ def _short(event: dict[str, Any]) -> str:
 
 
 @pytest.mark.spec("X-01")
-async def test_an_abort_is_told_as_one_error_before_the_session_is_idle(tmp_path: Path) -> None:
+async def test_an_abort_is_one_error_event_before_the_session_is_idle(tmp_path: Path) -> None:
     script = {"go": [[say("I beg"), pause(NO_HEARTBEAT)]]}
     async with served(tmp_path, script) as at, open_opencode_stream(at.listing) as hearer:
         await at.stage.runtime.send(at.stage.session_id, "go")
@@ -132,7 +132,7 @@ async def test_an_abort_is_told_as_one_error_before_the_session_is_idle(tmp_path
 
 
 @pytest.mark.spec("X-01")
-async def test_a_failure_is_told_before_the_session_is_idle(tmp_path: Path) -> None:
+async def test_a_failure_is_one_error_event_before_the_session_is_idle(tmp_path: Path) -> None:
     async with served(tmp_path, {"go": [[fail("no")]]}) as at, open_opencode_stream(at.listing) as hearer:
         await at.stage.prompt("go")
         await hearer.until("session.idle")
@@ -142,7 +142,7 @@ async def test_a_failure_is_told_before_the_session_is_idle(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("X-01")
-async def test_asks_are_told_as_they_are_listed(tmp_path: Path) -> None:
+async def test_ask_events_match_the_listed_asks(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="x")], [say("Done.")]]}
     async with served(tmp_path, script, tools=[CAREFUL]) as at, open_opencode_stream(at.listing) as hearer:
         await at.stage.runtime.send(at.stage.session_id, "go")
@@ -161,7 +161,7 @@ async def test_asks_are_told_as_they_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_each_session_of_a_tree_is_told_to_be_gone(tmp_path: Path) -> None:
+async def test_deleting_a_tree_publishes_an_event_for_each_session(tmp_path: Path) -> None:
     async with served(tmp_path, HELLO) as at, open_opencode_stream(at.listing) as hearer:
         runtime, root_id = at.stage.runtime, at.stage.session_id
         child = await runtime.create_session(directory=at.directory, parent_id=root_id)
@@ -176,7 +176,7 @@ async def test_each_session_of_a_tree_is_told_to_be_gone(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("X-01")
-async def test_one_directory_is_heard_and_all_of_them_with_their_names(tmp_path: Path) -> None:
+async def test_a_stream_covers_one_directory_and_the_global_stream_names_each(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
         open_opencode_stream(at.listing) as here,
@@ -204,7 +204,7 @@ async def test_one_directory_is_heard_and_all_of_them_with_their_names(tmp_path:
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("named", ["nothing", "query", "slash", "dots", "relative", "link", "header", "both"])
-async def test_a_directory_is_the_same_however_it_is_named(tmp_path: Path, named: str) -> None:
+async def test_all_spellings_of_a_directory_select_the_same_events(tmp_path: Path, named: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "my projäct", target_is_directory=True)
     async with served(tmp_path, HELLO, name="my projäct") as at:
         path = str(at.directory)
@@ -229,7 +229,7 @@ async def test_a_directory_is_the_same_however_it_is_named(tmp_path: Path, named
 
 
 @pytest.mark.spec("X-01")
-async def test_a_directory_that_is_not_there_is_silent_and_one_that_is_no_path_is_refused(
+async def test_a_missing_directory_has_no_events_and_an_invalid_path_is_refused(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, HELLO) as at, open_http_client(at.listing) as caller:
@@ -244,7 +244,7 @@ async def test_a_directory_that_is_not_there_is_silent_and_one_that_is_no_path_i
 
 
 @pytest.mark.spec("X-01")
-async def test_a_heart_beats_whether_or_not_something_happens(tmp_path: Path) -> None:
+async def test_heartbeats_are_sent_also_while_events_happen(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO, heartbeat=0.05) as at,
         open_opencode_stream(at.listing) as here,
@@ -269,7 +269,7 @@ async def test_a_heart_beats_whether_or_not_something_happens(tmp_path: Path) ->
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("path", ["/event", "/global/event"])
-async def test_who_joins_while_a_text_is_written_is_told_what_there_is_of_it(
+async def test_a_client_that_joins_during_a_streamed_text_gets_its_beginning(
     tmp_path: Path, path: str
 ) -> None:
     """As clients put it together that do not look at offsets."""
@@ -290,7 +290,7 @@ async def test_who_joins_while_a_text_is_written_is_told_what_there_is_of_it(
 
 
 @pytest.mark.spec("X-01")
-async def test_what_another_process_makes_begins_with_the_session(tmp_path: Path) -> None:
+async def test_events_of_another_process_begin_with_session_created(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
         open_runtime(tmp_path / "data", model=ScriptedModel({}), serve=False) as other,
@@ -309,7 +309,7 @@ async def test_what_another_process_makes_begins_with_the_session(tmp_path: Path
 
 
 @pytest.mark.spec("X-01")
-async def test_a_directory_that_is_disposed_of_ends_its_streams_and_hurts_nothing(tmp_path: Path) -> None:
+async def test_disposing_a_directory_ends_its_streams_but_not_its_turn(tmp_path: Path) -> None:
     model = HaltingModel({"go": [[say("One ", "two.")]]}, "One ")
     async with (
         served(tmp_path, model) as at,
@@ -377,7 +377,7 @@ async def test_files_of_a_directory_that_is_disposed_of_are_read_afresh(
 
 
 @pytest.mark.spec("X-01")
-async def test_who_only_asks_whether_there_is_a_stream_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_head_request_for_a_stream_leaves_no_listener(tmp_path: Path) -> None:
     async with served(tmp_path, HELLO) as at, open_http_client(at.listing) as caller:
         told = [
             await caller.request("HEAD", path, headers=caller.authorization)
@@ -390,7 +390,7 @@ async def test_who_only_asks_whether_there_is_a_stream_leaves_nothing_behind(tmp
 
 
 @pytest.mark.spec("X-01")
-async def test_something_that_is_in_no_row_is_told_in_its_place(tmp_path: Path) -> None:
+async def test_an_announcement_reaches_only_the_streams_of_its_directory(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
         open_opencode_stream(at.listing) as here,
@@ -416,7 +416,7 @@ def _ticket(user: str, password: str) -> str:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_browser_proves_itself_by_its_address_and_nobody_writes_that_down(
+async def test_a_token_in_the_query_authenticates_and_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -454,7 +454,7 @@ def _raw_ticket(token: str) -> str:
 
 
 @pytest.mark.spec("X-01")
-async def test_who_proves_nothing_is_told_in_words_that_opencodes_clients_know(tmp_path: Path) -> None:
+async def test_a_request_without_a_token_gets_basic_and_bearer_challenges(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
         ClientSession() as http,

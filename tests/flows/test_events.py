@@ -69,7 +69,7 @@ class Client:
 
 
 @pytest.mark.spec("C-02", "C-06")
-async def test_a_listener_that_keeps_up_has_what_the_store_has(tmp_path: Path) -> None:
+async def test_a_listener_that_keeps_up_matches_the_store(tmp_path: Path) -> None:
     script = {"go": [[think("Hm."), say("a", "b"), call("echo", text="c")], [say("d ", "e ")]]}
     async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         async with at.runtime.events(at.session_id) as events:
@@ -98,7 +98,7 @@ async def test_a_listener_that_fell_behind_catches_up_with_the_final_state(tmp_p
     assert client.heard < 3000
 
 
-async def test_a_listener_that_was_cut_off_hears_on(tmp_path: Path) -> None:
+async def test_a_listener_that_lagged_gets_further_events(tmp_path: Path) -> None:
     gate = Gate("gate")
     gate.go.set()
     async with open_stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
@@ -111,7 +111,7 @@ async def test_a_listener_that_was_cut_off_hears_on(tmp_path: Path) -> None:
         assert client.agrees_with(await at.messages())
 
 
-async def test_a_listener_to_all_hears_of_new_sessions(tmp_path: Path) -> None:
+async def test_a_listener_to_all_sessions_gets_events_of_new_ones(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {}) as at, at.runtime.events() as events:
         client = Client(events)
         await at.prompt("hello")

@@ -21,7 +21,7 @@ from asyncagents.testing.inside import inside
 from tests.support.http.server import serve_runtime
 from tests.support.postgres.database import Server, a_database
 from tests.support.runtime import open_runtime
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def member(
 
 
 @pytest.mark.spec("X-10")
-async def test_a_session_is_run_by_whoever_serves_its_pool_and_nobody_else(dsn: str, tmp_path: Path) -> None:
+async def test_a_session_is_run_only_by_a_process_that_serves_its_pool(dsn: str, tmp_path: Path) -> None:
     async with (
         member(dsn, tmp_path / "a", "one") as (here, mine),
         member(dsn, tmp_path / "b", "two") as (there, others),
@@ -55,15 +55,18 @@ async def test_a_session_is_run_by_whoever_serves_its_pool_and_nobody_else(dsn: 
 
 
 @pytest.mark.spec("X-10")
-async def test_what_waits_for_a_pool_that_nobody_serves_says_so_and_goes_on_when_somebody_does(
+async def test_a_session_of_an_unserved_pool_reports_no_worker_until_one_comes(
     dsn: str, tmp_path: Path
 ) -> None:
     async with member(dsn, tmp_path / "a", "far", serve=False) as (client, _), asyncio.timeout(PATIENCE):
         session = await client.create_session()
         await client.send(session.id, "hi")
         async with member(dsn, tmp_path / "c", "elsewhere"):
-            while (await client.tasks.why(session.id)).code != "no_worker":  # noqa: ASYNC110  no event tells
-                await asyncio.sleep(0.1)  # after a moment it is no longer about to be taken up
+
+            async def lacks_worker() -> bool:
+                return (await client.tasks.why(session.id)).code == "no_worker"
+
+            await wait_until(lacks_worker)  # after a moment it is no longer about to be taken up
         async with member(dsn, tmp_path / "b", "near", "near", "far") as (_, model):
             await client.wait(session.id)
             assert len(model.requests) == 1
@@ -92,7 +95,7 @@ async def test_a_runtime_whose_database_was_restored_ends_and_its_readers_start_
 
 
 @pytest.mark.spec("X-10")
-async def test_who_only_takes_in_is_ready_while_somebody_works(dsn: str, tmp_path: Path) -> None:
+async def test_a_runtime_that_does_not_serve_is_ready_while_another_serves(dsn: str, tmp_path: Path) -> None:
     async with (
         member(dsn, tmp_path / "a", "p", serve=False) as (front, _),
         serve_runtime(front, tmp_path / "a") as caller,
@@ -100,8 +103,11 @@ async def test_who_only_takes_in_is_ready_while_somebody_works(dsn: str, tmp_pat
     ):
         assert (await caller.get("/ready")).status == 503
         async with member(dsn, tmp_path / "b", "p"):
-            while (await caller.get("/ready")).status != 200:  # noqa: ASYNC110  no event tells
-                await asyncio.sleep(0.1)
+
+            async def is_ready() -> bool:
+                return (await caller.get("/ready")).status == 200
+
+            await wait_until(is_ready)  # no event tells
 
 
 @pytest.mark.spec("X-10")
@@ -118,7 +124,7 @@ async def test_every_statement_is_understood_by_the_server(dsn: str) -> None:
         await connection.close()
 
 
-async def test_what_was_deleted_long_ago_is_forgotten_while_work_goes_on(dsn: str, tmp_path: Path) -> None:
+async def test_old_tombstones_are_removed_while_work_goes_on(dsn: str, tmp_path: Path) -> None:
     async with member(dsn, tmp_path, "p") as (runtime, _), asyncio.timeout(PATIENCE):
         old = await inside(runtime).store.cursor()
         for _ in range(5):
@@ -141,7 +147,7 @@ async def test_what_was_deleted_long_ago_is_forgotten_while_work_goes_on(dsn: st
 
 
 @pytest.mark.spec("X-10")
-async def test_who_leaves_is_gone_at_once_and_what_it_did_goes_on(dsn: str, tmp_path: Path) -> None:
+async def test_another_runtime_runs_the_session_of_one_that_has_closed(dsn: str, tmp_path: Path) -> None:
     async with member(dsn, tmp_path / "a", "p", serve=False) as (client, _), asyncio.timeout(PATIENCE):
         session = await client.create_session()
         async with member(dsn, tmp_path / "b", "p"):

@@ -86,7 +86,7 @@ async def nest(data: Path, *tools: Any, session_id: SessionId | None = None) -> 
 
 
 @pytest.mark.spec("T-11", "T-01")
-async def test_a_fork_is_told_what_its_parent_was_then_that_it_is_one_then_its_task(tmp_path: Path) -> None:
+async def test_a_fork_reads_its_parents_history_then_the_preamble_then_its_task(tmp_path: Path) -> None:
     async with nest(tmp_path) as at:
         await at.prompt("look")
         await at.prompt("fork")
@@ -114,7 +114,7 @@ async def test_a_fork_is_told_what_its_parent_was_then_that_it_is_one_then_its_t
 
 
 @pytest.mark.spec("T-11")
-async def test_the_preamble_is_not_shown_as_something_a_person_said(tmp_path: Path) -> None:
+async def test_the_preamble_of_a_fork_is_not_visible_to_people(tmp_path: Path) -> None:
     async with nest(tmp_path) as at:
         await at.prompt("look")
         await at.prompt("fork")
@@ -142,7 +142,7 @@ async def test_a_fork_is_listed_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T-11", "T-14")
-async def test_a_fork_goes_on_with_what_it_inherited_after_a_restart(tmp_path: Path) -> None:
+async def test_a_fork_keeps_its_inherited_history_after_a_restart(tmp_path: Path) -> None:
     first, second = Gate("gate", effect="idempotent"), Gate("gate", effect="idempotent")
     async with nest(tmp_path, first.tool) as at:
         await at.prompt("look")
@@ -162,7 +162,7 @@ async def test_a_fork_goes_on_with_what_it_inherited_after_a_restart(tmp_path: P
 
 
 @pytest.mark.spec("T-11", "T-08")
-async def test_a_fork_can_be_resumed_and_counts_only_what_it_did_itself(tmp_path: Path) -> None:
+async def test_a_fork_can_be_resumed_and_counts_only_its_own_calls(tmp_path: Path) -> None:
     async with nest(tmp_path) as at:
         await at.prompt("look")
         await at.prompt("fork")
@@ -180,7 +180,7 @@ async def test_a_fork_can_be_resumed_and_counts_only_what_it_did_itself(tmp_path
 
 
 @pytest.mark.spec("T-11")
-async def test_what_a_fork_does_changes_nothing_of_its_parents(tmp_path: Path) -> None:
+async def test_a_fork_does_not_change_its_parents_messages(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with nest(tmp_path, gate.tool) as at:
         await at.prompt("look")

@@ -68,7 +68,7 @@ async def _drive(at: CompactionStage, forker: Forker, *prompts: str) -> None:
 
 
 @pytest.mark.spec("T-11")
-async def test_a_fork_is_what_the_model_was_told(tmp_path: Path) -> None:
+async def test_a_fork_equals_the_messages_of_the_forking_request(tmp_path: Path) -> None:
     forker, model = Forker(), WindowModel(Window(), work)
     async with open_compaction_stage(tmp_path, model, forker.tool) as at:
         await _drive(at, forker, "hello", "fork", "again", "fork")
@@ -79,7 +79,7 @@ async def test_a_fork_is_what_the_model_was_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T-11")
-async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_path: Path) -> None:
+async def test_a_pending_call_is_closed_in_a_fork_and_its_late_result_occurs_once(tmp_path: Path) -> None:
     forker, model = Forker(), WindowModel(Window(), work)
     async with open_compaction_stage(tmp_path, model, forker.tool, build_pending_tool("job")) as at:
         await _drive(at, forker, "start the job")

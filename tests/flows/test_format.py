@@ -44,7 +44,7 @@ def tools(request: ChatRequest) -> list[str]:
 
 
 @pytest.mark.spec("S-07")
-async def test_an_answer_that_fits_is_the_message_s_structured_and_ends_the_turn(tmp_path: Path) -> None:
+async def test_an_answer_that_fits_the_schema_is_stored_and_ends_the_turn(tmp_path: Path) -> None:
     async with open_stage(tmp_path, script([say("Let me see."), ROME])) as at:
         entry = await go(at)
         (state,) = await at.states()
@@ -72,7 +72,7 @@ async def test_other_tools_may_be_used_first(tmp_path: Path) -> None:
     assert [type(state) for state in states] == [ToolCompleted, ToolFailed, ToolCompleted]
 
 
-async def test_what_is_wrong_is_told_precisely_and_asked_again(tmp_path: Path) -> None:
+async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_errors(tmp_path: Path) -> None:
     async with open_stage(tmp_path, script([WRONG], [say("Rome, 3")], [ROME])) as at:
         entry = await go(at)
         (first, last) = await at.states()
@@ -119,7 +119,7 @@ async def test_the_last_step_of_an_agent_gives_the_answer_or_an_error(tmp_path: 
     assert len(at.model.requests) == 2
 
 
-async def test_all_of_a_turn_get_the_form_that_one_of_them_wants(tmp_path: Path) -> None:
+async def test_a_turn_uses_the_format_of_any_of_its_prompts(tmp_path: Path) -> None:
     steps = {"hello": [[ROME]]}
     async with open_stage(tmp_path, steps) as at:
         await at.runtime.send(at.session_id, "go", format=CITY, wakes=False)
@@ -128,7 +128,7 @@ async def test_all_of_a_turn_get_the_form_that_one_of_them_wants(tmp_path: Path)
     assert len(at.model.requests) == 1
 
 
-async def test_an_abort_ends_the_asking_again(tmp_path: Path) -> None:
+async def test_an_abort_ends_the_repeated_tries(tmp_path: Path) -> None:
     async with open_stage(tmp_path, script([WRONG], [say("I beg"), pause(3600)])) as at:
         await at.runtime.send(at.session_id, "go", format=CITY)
         await at.listener.until_text("I beg")
@@ -138,7 +138,7 @@ async def test_an_abort_ends_the_asking_again(tmp_path: Path) -> None:
     assert len(at.model.requests) == 2
 
 
-async def test_a_provider_s_failure_is_no_try(tmp_path: Path) -> None:
+async def test_a_failure_of_the_provider_is_not_tried_again(tmp_path: Path) -> None:
     async with open_stage(tmp_path, script([fail("Nope.", status=400)])) as at:
         entry = await go(at)
     assert isinstance(answer_of(entry).error, APIError)
@@ -172,7 +172,9 @@ class City(Struct):
         ),
     ],
 )
-async def test_a_type_or_any_schema_will_do(tmp_path: Path, format: Any, given: Any, value: Any) -> None:
+async def test_a_format_may_be_a_type_or_any_schema(
+    tmp_path: Path, format: Any, given: Any, value: Any
+) -> None:
     async with open_stage(tmp_path, script([call("StructuredOutput", **given)])) as at:
         entry = await go(at, format)
     assert at.model.requests[0].tools[0].parameters["type"] == "object"
@@ -197,16 +199,14 @@ async def test_a_type_or_any_schema_will_do(tmp_path: Path, format: Any, given: 
         ({"enum": ["x" * 300_000]}, "more than 256 KiB"),
     ],
 )
-async def test_a_schema_that_is_none_is_refused_with_the_prompt(
-    tmp_path: Path, format: Any, said: str
-) -> None:
+async def test_a_prompt_with_an_invalid_format_is_refused(tmp_path: Path, format: Any, said: str) -> None:
     async with open_stage(tmp_path, {}) as at:
         with pytest.raises(InvalidInput, match=said):
             await go(at, format)
         assert await at.messages() == ()
 
 
-async def test_a_pattern_that_would_search_for_ever_ends_in_a_complaint(tmp_path: Path) -> None:
+async def test_a_pattern_with_endless_backtracking_ends_in_an_error(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(a|a?)+\1$"}}}
     async with open_stage(tmp_path, script([call("StructuredOutput", a="a" * 500 + "!")])) as at:
         entry = await go(at, JsonFormat(schema=schema, retry_count=0))
@@ -214,7 +214,7 @@ async def test_a_pattern_that_would_search_for_ever_ends_in_a_complaint(tmp_path
 
 
 @pytest.mark.spec("S-07")
-async def test_a_crash_between_two_tries_forgets_neither_the_form_nor_the_count(tmp_path: Path) -> None:
+async def test_a_crash_between_two_tries_keeps_the_format_and_the_count(tmp_path: Path) -> None:
     async with open_stage(tmp_path, script([WRONG], [say("I beg"), pause(3600)])) as at:
         await at.runtime.send(at.session_id, "go", format=CITY)
         await at.listener.until_text("I beg")

@@ -99,7 +99,7 @@ SPELLINGS = [
 
 
 @pytest.mark.spec("A-04", "A-05")
-async def test_what_git_and_we_obey_asks_in_every_spelling_by_every_tool(tmp_path: Path) -> None:
+async def test_files_that_git_and_asyncagents_obey_ask_in_every_spelling(tmp_path: Path) -> None:
     place = create_yard(tmp_path, FILES)
     (place.root / "g").symlink_to(".git")
     (place.root / "src" / "h").symlink_to("../.git/hooks/post-merge")
@@ -150,7 +150,7 @@ async def test_in_a_worktree_the_dot_git_file_of_the_project_itself_asks(tmp_pat
 
 
 @pytest.mark.spec("A-04", "A-05")
-async def test_a_dot_git_file_and_what_it_points_to_cannot_be_planted_unasked(tmp_path: Path) -> None:
+async def test_a_dot_git_file_and_its_target_cannot_be_planted_unasked(tmp_path: Path) -> None:
     """As the attack did: a `.git` file, a folder that it names, and `git status`, all in two steps."""
     place = create_yard(tmp_path, FILES)
     plant = [
@@ -171,7 +171,9 @@ async def test_a_dot_git_file_and_what_it_points_to_cannot_be_planted_unasked(tm
 
 @pytest.mark.spec("A-04", "A-05")
 @pytest.mark.parametrize("at_once", ["calls of one step", "sections of one patch"])
-async def test_what_a_dot_git_file_points_to_is_not_made_piece_by_piece(tmp_path: Path, at_once: str) -> None:
+async def test_the_target_of_a_dot_git_file_cannot_be_created_piece_by_piece(
+    tmp_path: Path, at_once: str
+) -> None:
     """The file lies there already, as it may in an archive; what it names is missing."""
     place = create_yard(tmp_path, FILES)
     (place.root / "sub").mkdir()
@@ -213,7 +215,7 @@ async def test_neither_always_nor_rules_for_all_edits_cover_a_guarded_place(tmp_
 
 
 @pytest.mark.spec("A-04")
-async def test_a_rule_with_the_name_of_the_permission_lets_it_pass_and_a_denial_stays_one(
+async def test_a_guarded_place_rule_allows_one_path_and_denies_others(
     tmp_path: Path,
 ) -> None:
     place = create_yard(tmp_path, FILES)
@@ -277,7 +279,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
 
 
 @pytest.mark.spec("A-04", "A-05")
-async def test_with_the_home_as_project_what_programs_obey_asks(tmp_path: Path, home: Yard) -> None:
+async def test_files_that_programs_obey_ask_when_the_home_is_the_project(tmp_path: Path, home: Yard) -> None:
     (home.root / "shell").mkdir()
     (home.root / "shell" / "extra").write_text("")
     (home.root / ".bash_aliases").symlink_to("shell/extra")
@@ -336,7 +338,7 @@ async def test_no_tool_opens_the_data_folder(tmp_path: Path, home: Yard) -> None
 
 
 @pytest.mark.spec("A-05")
-async def test_searches_leave_the_data_folder_and_what_is_secret_out(tmp_path: Path, home: Yard) -> None:
+async def test_searches_leave_out_the_data_folder_and_secret_files(tmp_path: Path, home: Yard) -> None:
     (home.root / ".ssh").mkdir()
     (home.root / ".ssh" / "id_ed25519").write_text(f"{CANARY}\n")
     (home.root / "mine.txt").write_text("mine\n")
@@ -358,7 +360,7 @@ async def test_searches_leave_the_data_folder_and_what_is_secret_out(tmp_path: P
 
 
 @pytest.mark.spec("A-05")
-async def test_a_data_folder_in_the_project_is_left_alone_where_it_is_not_the_usual_one(
+async def test_a_data_folder_inside_the_project_is_sealed_too(
     tmp_path: Path,
 ) -> None:
     place = create_yard(tmp_path, FILES)
@@ -375,7 +377,7 @@ async def test_a_data_folder_in_the_project_is_left_alone_where_it_is_not_the_us
 
 
 @pytest.mark.spec("A-05")
-async def test_to_read_keys_and_trust_asks(tmp_path: Path, home: Yard) -> None:
+async def test_reading_keys_and_the_trust_file_asks(tmp_path: Path, home: Yard) -> None:
     names = [
         *(".config/asyncagents/asyncagents.json", ".config/asyncagents/trusted.json", ".ssh/id_ed25519"),
         *(".config/opencode/opencode.json", ".netrc", ".npmrc", ".aws/credentials", ".config/gh/hosts.yml"),
@@ -456,7 +458,7 @@ async def test_a_line_that_names_a_guarded_place_asks_though_commands_are_allowe
 
 
 @pytest.mark.spec("A-05")
-async def test_lines_that_only_look_at_what_git_and_we_obey_run(tmp_path: Path) -> None:
+async def test_commands_that_only_read_guarded_places_run_unasked(tmp_path: Path) -> None:
     place = create_yard(tmp_path, {**FILES, ".claude/agents/x.md": "x\n", "asyncagents.jsonc": "{}\n"})
     lines = [
         *("ls -la .git", "cat .git/HEAD", "find . -name .git", "cat .claude/agents/x.md", "git status"),

@@ -74,7 +74,7 @@ class Streaming(ScriptedModel):
 
 
 @pytest.mark.spec("C-08")
-async def test_a_note_of_the_system_at_the_end_of_an_answer_continues_the_turn(tmp_path: Path) -> None:
+async def test_a_system_note_at_the_end_of_an_answer_continues_the_turn(tmp_path: Path) -> None:
     script = {"go": [[say("Half done.")], [say("All done.")]]}
     async with open_plugin_project(tmp_path, script, noting(on="Half")) as at:
         answer = await at.prompt("go")
@@ -97,7 +97,7 @@ async def test_another_note_at_the_end_of_an_answer_continues_nothing(tmp_path: 
 
 
 @pytest.mark.spec("C-08")
-async def test_the_models_own_words_continue_nothing(tmp_path: Path) -> None:
+async def test_a_system_note_written_by_the_model_continues_nothing(tmp_path: Path) -> None:
     script = {"go": [[say(f"Done.{NOTE}")], [say("Again.")]]}
     async with open_plugin_project(tmp_path, script, noting("\n\n(the house)")) as at:
         await at.prompt("go")
@@ -106,7 +106,7 @@ async def test_the_models_own_words_continue_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C-08", "C-09")
 @pytest.mark.parametrize(("setting", "times"), [(3, 3), (0, 10)])
-async def test_notes_continue_a_turn_so_often_and_a_prompt_starts_anew(
+async def test_notes_continue_a_turn_up_to_a_limit_and_each_prompt_resets_it(
     tmp_path: Path, setting: int, times: int
 ) -> None:
     script = {"go": [[say(f"{n}.")] for n in range(20)], "again": [[say(f"{n}!")] for n in range(20)]}
@@ -153,7 +153,7 @@ async def test_a_note_on_a_step_that_calls_tools_adds_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.spec("C-08")
-async def test_no_note_continues_a_turn_that_failed_was_cut_short_or_was_told_to_end(tmp_path: Path) -> None:
+async def test_no_note_continues_a_turn_that_failed_was_cut_short_or_was_aborted(tmp_path: Path) -> None:
     async with open_plugin_project(
         tmp_path, {"go": [[say("Half."), fail("no")], [say("Again.")]]}, noting()
     ) as at:
@@ -184,7 +184,7 @@ async def test_no_note_continues_a_turn_beyond_the_steps_of_its_agent(tmp_path: 
 
 
 @pytest.mark.spec("C-08", "S-07")
-async def test_no_note_continues_an_answer_in_its_form(tmp_path: Path) -> None:
+async def test_no_note_continues_a_structured_answer(tmp_path: Path) -> None:
     form = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     script = {"go": [[say("Here."), call("StructuredOutput", city="Rome")], [say("Again.")]]}
     async with open_plugin_project(tmp_path, script, noting()) as at:

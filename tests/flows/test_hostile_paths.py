@@ -66,12 +66,12 @@ def outside(place: Yard) -> dict[str, str]:
     return {path: held for path, held in place.picture().items() if path.startswith(f"{place.outside}/")}
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_at_least_forty_hostile_paths() -> None:
     assert len([trap for trap in TRAPS.values() if trap.lies != "odd"]) >= 40
 
 
 @pytest.mark.spec("A-05")
-async def test_what_leads_out_asks_for_the_folder_or_is_refused_by_every_tool(tmp_path: Path) -> None:
+async def test_a_path_out_of_the_project_asks_or_is_refused_by_every_tool(tmp_path: Path) -> None:
     place, calls, found, before = await sprung(tmp_path, "outside")
     assert [describe_call(calls[number]) for number in found.unasked] == []
     asks = [ask for ask in found.asks if ask]
@@ -82,7 +82,7 @@ async def test_what_leads_out_asks_for_the_folder_or_is_refused_by_every_tool(tm
 
 
 @pytest.mark.spec("A-05")
-async def test_what_leads_nowhere_is_refused_in_words(tmp_path: Path) -> None:
+async def test_a_path_that_leads_nowhere_is_refused_by_every_tool(tmp_path: Path) -> None:
     place, calls, found, before = await sprung(tmp_path, "nowhere")
     ran = [calls[number] for number in found.unasked]
     assert [describe_call(line) for line in ran if _named(line)] == []
@@ -95,7 +95,7 @@ def _named(line: ScriptLine) -> bool:
 
 
 @pytest.mark.spec("A-05")
-async def test_what_only_looks_odd_works_unasked(tmp_path: Path) -> None:
+async def test_a_path_that_only_looks_odd_works_unasked(tmp_path: Path) -> None:
     place, calls, found, before = await sprung(tmp_path, "odd")
     assert [ask for ask in found.asks if ask] == []
     assert any(line.tool == "write" for line in map(calls.__getitem__, found.unasked))  # type: ignore[union-attr]
@@ -127,7 +127,7 @@ async def test_a_search_from_the_top_does_not_go_through_links(tmp_path: Path) -
 
 
 @pytest.mark.spec("A-05")
-async def test_to_write_a_hard_link_leaves_its_other_name_alone(tmp_path: Path) -> None:
+async def test_writing_to_a_hard_link_does_not_change_its_other_name(tmp_path: Path) -> None:
     """That another name lies outside cannot be seen; what is written goes to a file of its own."""
     place = create_yard(tmp_path, FILES)
     os.link(place.secret, place.root / "hard.txt")
@@ -159,7 +159,7 @@ def _update(path: str, old: str, new: str) -> str:
     ],
     ids=["a hook", "a new config", "a patched hook", "the config"],
 )
-async def test_what_git_would_run_is_not_written_unasked(
+async def test_files_that_git_would_run_are_not_written_unasked(
     tmp_path: Path, tool: str, arguments: dict[str, str]
 ) -> None:
     place = create_yard(tmp_path, FILES)
@@ -186,7 +186,7 @@ async def test_git_does_not_obey_a_folder_that_looks_like_a_repository(tmp_path:
 @pytest.mark.parametrize(
     "path", [".git/hooks/pre-commit", "asyncagents.json", ".asyncagents/agents/build.md"]
 )
-async def test_always_for_an_edit_is_not_for_what_could_do_anything_later(tmp_path: Path, path: str) -> None:
+async def test_always_for_an_edit_does_not_cover_hooks_or_configuration(tmp_path: Path, path: str) -> None:
     place = create_yard(tmp_path, FILES)
     first, then = call("write", filePath="new.txt", content="x"), call("write", filePath=path, content="{}")
     asks = await asks_after_always(tmp_path, place, [first], [then], permission={"edit": "ask"})
@@ -250,7 +250,7 @@ def racing(count: int) -> list[ScriptLine]:
 
 
 @pytest.mark.spec("A-05")
-async def test_a_folder_that_turns_into_a_link_meanwhile_leads_nowhere(tmp_path: Path) -> None:
+async def test_a_folder_that_turns_into_a_link_during_a_call_does_not_lead_out(tmp_path: Path) -> None:
     place = create_yard(tmp_path, FILES)
     place.secret.write_text(f"{CANARY}\nouter\n")
     before = outside(place)

@@ -138,7 +138,7 @@ async def test_over_http_the_data_folder_is_not_read_and_searches_leave_keys_out
 
 
 @pytest.mark.spec("A-05")
-async def test_what_the_configuration_of_a_nested_repository_names_asks(tmp_path: Path) -> None:
+async def test_files_named_by_the_configuration_of_a_nested_repository_ask(tmp_path: Path) -> None:
     """Submodules and repositories in the project have hooks and programs of their own."""
     place = create_yard(tmp_path, FILES)
     root = place.root
@@ -173,7 +173,7 @@ async def test_what_the_configuration_of_a_nested_repository_names_asks(tmp_path
 
 
 @pytest.mark.spec("A-05")
-async def test_hooks_that_git_is_told_of_later_ask_from_then_on(tmp_path: Path) -> None:
+async def test_git_hooks_configured_during_a_session_ask_from_then_on(tmp_path: Path) -> None:
     """As `npm install` does with husky while a session works."""
     place = create_yard(tmp_path, FILES)
     steps: list[list[ScriptLine]] = [
@@ -282,7 +282,7 @@ BESIDE = [
 
 
 @pytest.mark.spec("A-05")
-async def test_what_the_command_of_a_server_of_tools_would_run_asks(
+async def test_code_that_the_command_of_an_mcp_server_runs_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = ("c/main.py", "d/__main__.py", "dist/index.js", "docs/x.md", "srv/x")
@@ -307,7 +307,9 @@ async def test_what_the_command_of_a_server_of_tools_would_run_asks(
 
 
 @pytest.mark.spec("A-05")
-async def test_with_the_home_as_project_more_that_programs_obey_asks(tmp_path: Path, home: Yard) -> None:
+async def test_more_files_that_programs_obey_ask_when_the_home_is_the_project(
+    tmp_path: Path, home: Yard
+) -> None:
     names = [
         *(".psqlrc", ".sqliterc", ".curlrc", ".wgetrc", ".mavenrc", ".ipython/profile_default/startup/x.py"),
         *(".gradle/init.d/x.gradle", ".docker/cli-plugins/docker-x", ".rustup/toolchains/x", ".wezterm.lua"),
@@ -352,7 +354,7 @@ async def test_everyday_edits_of_ordinary_projects_do_not_ask(tmp_path: Path) ->
 
 
 @pytest.mark.spec("A-05")
-async def test_everyday_looks_at_ordinary_projects_do_not_ask(tmp_path: Path) -> None:
+async def test_everyday_reads_of_ordinary_projects_do_not_ask(tmp_path: Path) -> None:
     place = create_yard(tmp_path, {**FILES, ".claude/agents/x.md": "x\n", "asyncagents.json": "{}\n"})
     calls = [
         *(call("read", filePath=name) for name in (".git/config", ".git/HEAD", ".claude/agents/x.md")),

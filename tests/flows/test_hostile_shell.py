@@ -1,6 +1,5 @@
 """Commands that mean to slip by the rules: each asks, and before that nothing has happened."""
 
-import asyncio
 import os
 import signal
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ from tests.support.hostile.yard import (
     run_calls,
     shell_calls,
 )
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 BY_PREFIX: dict[str, Any] = {"bash": {"*": "ask", **{f"{each} *": "allow" for each in ALLOWED}}}
 EVERYTHING: dict[str, Any] = {"bash": "allow"}
@@ -66,7 +65,7 @@ def filled(commands: tuple[str, ...], place: Yard) -> list[str]:
 
 
 @pytest.mark.spec("A-04", "A-05")
-def test_there_are_enough_of_them_and_all_differ() -> None:
+def test_the_hostile_and_benign_commands_are_many_and_distinct() -> None:
     assert len(set(HOSTILE)) == len(HOSTILE) >= 60
     assert len(set(BENIGN)) == len(BENIGN) >= 15
 
@@ -100,7 +99,7 @@ async def test_benign_commands_run_unasked_by_the_same_rules(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("A-04", "A-05")
-async def test_what_is_unclear_asks_although_every_command_is_allowed(tmp_path: Path) -> None:
+async def test_an_unclear_command_asks_although_every_command_is_allowed(tmp_path: Path) -> None:
     place = prepared(tmp_path)
     before = place.picture()
     hidden = "$( ` > >( <( $(( ${ trap eval alias ls() exec source bash sh env unbalanced -exec -c "
@@ -143,7 +142,7 @@ async def test_under_plan_every_command_asks_and_none_may_edit(tmp_path: Path) -
 
 @pytest.mark.spec("A-01", "A-04")
 @pytest.mark.parametrize("agent", ["plan", "explore", "general"])
-async def test_who_may_not_edit_cannot_by_any_tool(tmp_path: Path, agent: str) -> None:
+async def test_an_agent_that_may_not_edit_cannot_edit_by_any_tool(tmp_path: Path, agent: str) -> None:
     place = prepared(tmp_path)
     before = place.picture()
     calls = [
@@ -160,7 +159,7 @@ async def test_who_may_not_edit_cannot_by_any_tool(tmp_path: Path, agent: str) -
 
 
 @pytest.mark.spec("A-04", "A-05")
-async def test_what_was_once_a_hole_asks(tmp_path: Path) -> None:
+async def test_commands_that_were_once_a_hole_ask(tmp_path: Path) -> None:
     place = prepared(tmp_path)
     commands = filled(tuple(HOLES.values()), place)
     before = place.picture()
@@ -171,7 +170,7 @@ async def test_what_was_once_a_hole_asks(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-04", "A-05")
-async def test_what_an_attack_ran_asks_although_every_command_is_allowed(tmp_path: Path) -> None:
+async def test_commands_of_an_attack_ask_although_every_command_is_allowed(tmp_path: Path) -> None:
     place = plant_holes(tmp_path)
     holes = hole.HOLES
     calls = [
@@ -264,13 +263,12 @@ def kill_all(token: str) -> list[str]:
 
 
 async def until_all_run(tmp_path: Path, count: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not all((tmp_path / f"up{number}").exists() for number in range(count)):  # noqa: ASYNC110  a process of its own makes them
-            await asyncio.sleep(0.02)
+    """A process of its own makes each file."""
+    await wait_until(lambda: all((tmp_path / f"up{number}").exists() for number in range(count)))
 
 
 @pytest.mark.spec("A-05")
-async def test_nothing_survives_an_abort(tmp_path: Path) -> None:
+async def test_no_process_of_a_command_survives_an_abort(tmp_path: Path) -> None:
     place = prepared(tmp_path)
     token, lines = left_behind(tmp_path, DAEMONS, "sleep 600")
     async with open_coder(tmp_path, place, lines, permission=FREE) as at:
@@ -283,7 +281,7 @@ async def test_nothing_survives_an_abort(tmp_path: Path) -> None:
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("then", ["sleep 600", "exit 0"], ids=["its time is up", "its command has ended"])
-async def test_nothing_survives_the_end_of_its_call(tmp_path: Path, then: str) -> None:
+async def test_no_process_of_a_command_survives_the_end_of_its_call(tmp_path: Path, then: str) -> None:
     place = prepared(tmp_path)
     token, lines = left_behind(tmp_path, DAEMONS, then, timeout=4000)
     async with open_coder(tmp_path, place, lines, permission=FREE) as at:
@@ -298,7 +296,9 @@ async def test_nothing_survives_the_end_of_its_call(tmp_path: Path, then: str) -
 @pytest.mark.parametrize(
     "then", ["sleep 600", "exit 0", "kill -9 $PPID; sleep 600", "kill -STOP $PPID; exit 0"]
 )
-async def test_not_even_a_ghost_survives(tmp_path: Path, then: str) -> None:
+async def test_a_fully_detached_process_does_not_survive_the_end_of_its_call(
+    tmp_path: Path, then: str
+) -> None:
     place = prepared(tmp_path)
     token, lines = left_behind(tmp_path, {"a ghost": GHOST}, then, timeout=1500)
     async with open_coder(tmp_path, place, lines, permission=FREE) as at:

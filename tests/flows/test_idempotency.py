@@ -44,7 +44,7 @@ async def test_a_prompt_with_other_content_under_the_same_key_is_refused(tmp_pat
         assert len(await at.messages()) == 2
 
 
-async def test_what_means_the_same_is_the_same(tmp_path: Path) -> None:
+async def test_equivalent_content_under_the_same_key_is_the_same_prompt(tmp_path: Path) -> None:
     """A model by name or reference, parts under other ids, a path as a text or a `Path`."""
     file = tmp_path / "a.txt"
     file.write_text("first")
@@ -83,7 +83,7 @@ async def test_a_message_id_with_other_content_is_refused(tmp_path: Path) -> Non
         await at.runtime.wait(at.session_id)
 
 
-async def test_sessions_forks_and_beginnings_are_compared_as_well(tmp_path: Path) -> None:
+async def test_other_content_under_the_key_of_a_session_or_fork_is_refused(tmp_path: Path) -> None:
     deny = Rule(permission="bash", pattern="*", action="deny")
     async with open_stage(tmp_path, SCRIPT) as at:
         runtime = at.runtime
@@ -161,9 +161,7 @@ async def test_opencode_clients_repeat_a_message_id_with_the_same_body(tmp_path:
 
 @pytest.mark.spec("C-10")
 @pytest.mark.parametrize("path", ["/session/{id}/abort", "/v1/sessions/{id}/abort"])
-async def test_an_abort_that_is_repeated_under_its_key_spares_what_came_since(
-    tmp_path: Path, path: str
-) -> None:
+async def test_an_abort_repeated_under_its_key_spares_the_next_turn(tmp_path: Path, path: str) -> None:
     scenes = {"one": [[say("I beg"), pause(3600)]], "two": [[call("gate")], [say("2")]]}
     gate = Gate("gate")
     async with serve_delegation(tmp_path, scenes, gate.tool) as at:

@@ -49,7 +49,7 @@ def marked(storage: Path, known: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("P-13")
-async def test_an_imported_ask_does_not_let_its_answer_run_what_it_does_not_show(tmp_path: Path) -> None:
+async def test_an_answer_to_an_imported_ask_runs_no_call(tmp_path: Path) -> None:
     ran: list[str] = []
 
     async def run(args: TextArguments, context: ToolContext) -> Completed:
@@ -88,7 +88,7 @@ async def expires_elsewhere(data: Path) -> None:
 
 
 @pytest.mark.spec("P-13", "P-04")
-async def test_an_imported_session_that_nobody_addressed_keeps_no_others_from_expiring(
+async def test_an_imported_session_without_a_prompt_does_not_block_other_expiries(
     tmp_path: Path,
 ) -> None:
     """The late result is addressed to whoever answered; without a question nobody is named."""
@@ -127,7 +127,7 @@ def waiting_child(storage: Path, **fields: Any) -> None:
 
 
 @pytest.mark.spec("P-13", "P-04")
-async def test_an_imported_notice_of_an_end_that_comes_keeps_no_others_from_expiring(tmp_path: Path) -> None:
+async def test_an_imported_notice_of_a_later_end_does_not_block_other_expiries(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     marked(storage, {"state": {"type": "open", "kind": "async", "since": 1}})
     notice = {"end": end()}
@@ -177,7 +177,7 @@ BAD: dict[str, dict[str, dict[str, Any]]] = {
 
 @pytest.mark.spec("P-13")
 @pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
-async def test_a_mark_that_cannot_be_kept_is_told_of(
+async def test_an_invalid_mark_is_reported_and_other_sessions_are_imported(
     tmp_path: Path, changes: dict[str, dict[str, Any]]
 ) -> None:
     storage = unpack_recording(tmp_path / "opencode", "data-1.1.53.json") / "storage"
@@ -191,7 +191,7 @@ async def test_a_mark_that_cannot_be_kept_is_told_of(
 
 
 @pytest.mark.spec("P-13")
-async def test_a_task_of_a_time_that_no_calendar_has_is_shown(tmp_path: Path) -> None:
+async def test_a_task_with_a_time_beyond_the_calendar_is_imported(tmp_path: Path) -> None:
     storage = unpack_recording(tmp_path / "opencode", "data-1.1.53.json") / "storage"
     marked(storage, {"state": {"type": "open", "kind": "async", "since": 1}})
     change_json(storage / SESSION_FILE, parentID=OLD_ROOT, **own_fields(turn=1, task=own(created=2**53)))
@@ -201,7 +201,7 @@ async def test_a_task_of_a_time_that_no_calendar_has_is_shown(tmp_path: Path) ->
 
 @pytest.mark.spec("P-13")
 @pytest.mark.parametrize("with_parent", [False, True])
-async def test_an_import_says_nothing_in_a_session_that_is_here(tmp_path: Path, *, with_parent: bool) -> None:
+async def test_an_import_adds_no_text_to_an_existing_session(tmp_path: Path, *, with_parent: bool) -> None:
     """Whoever knows its id, from a transcript or an export, could else put words into it."""
     storage = tmp_path / "storage"
     async with open_stage(tmp_path / "data", {"more": [[say("More.")], [say("Again.")]]}) as at:

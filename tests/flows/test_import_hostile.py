@@ -157,7 +157,7 @@ BAD: dict[str, Spoil] = {
 
 @pytest.mark.spec("P-13")
 @pytest.mark.parametrize("spoil", BAD.values(), ids=BAD)
-async def test_a_bad_file_is_told_of_and_the_others_are_imported(tmp_path: Path, spoil: Spoil) -> None:
+async def test_a_bad_file_is_reported_and_the_others_are_imported(tmp_path: Path, spoil: Spoil) -> None:
     storage = unpack_recording(tmp_path / "opencode", "data-1.1.53.json") / "storage"
     write_waiting_session(storage)
     spoil(storage)
@@ -192,7 +192,7 @@ async def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-13")
-async def test_one_session_in_two_files_is_taken_from_neither(tmp_path: Path) -> None:
+async def test_a_session_that_occurs_in_two_files_is_not_imported(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     write_waiting_session(storage)
     write_json(storage / "session/q/ses_w.json", json.loads(session_file(storage).read_text()))
@@ -215,7 +215,7 @@ async def test_one_part_in_two_messages_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-13")
-async def test_parents_that_lead_in_a_circle_are_told_of_and_so_are_children_of_what_failed(
+async def test_cycles_of_parents_and_children_of_failed_sessions_are_reported(
     tmp_path: Path,
 ) -> None:
     storage = unpack_recording(tmp_path / "opencode", "data-1.1.53.json") / "storage"
@@ -233,7 +233,7 @@ async def test_parents_that_lead_in_a_circle_are_told_of_and_so_are_children_of_
 
 
 @pytest.mark.spec("P-13")
-async def test_a_tree_that_is_too_deep_ends_somewhere(tmp_path: Path) -> None:
+async def test_a_tree_is_imported_to_a_depth_of_one_hundred(tmp_path: Path) -> None:
     base = {"directory": "/home/ada/shop", "time": {"created": 1}}
     for depth in range(120):
         parent = {"parentID": f"ses_{depth - 1:03}"} if depth else {}
@@ -244,7 +244,7 @@ async def test_a_tree_that_is_too_deep_ends_somewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-13")
-async def test_an_imported_call_cannot_stand_in_for_one_that_is_here(tmp_path: Path) -> None:
+async def test_an_imported_call_cannot_take_the_id_of_an_existing_call(tmp_path: Path) -> None:
     """Its id is known to whoever has its result: an import under the same id must not take it over."""
     async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY]) as at:
         await at.prompt("ship")
@@ -263,7 +263,7 @@ async def test_an_imported_call_cannot_stand_in_for_one_that_is_here(tmp_path: P
 
 
 @pytest.mark.spec("P-13")
-async def test_nothing_that_an_export_says_runs_a_tool(tmp_path: Path) -> None:
+async def test_an_imported_call_that_is_granted_does_not_run(tmp_path: Path) -> None:
     """A call that is only requested, and granted by hand, was cut off as any other."""
     storage = tmp_path / "storage"
     write_waiting_session(storage)
@@ -292,7 +292,7 @@ async def test_nothing_that_an_export_says_runs_a_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-13")
-async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -> None:
+async def test_ids_that_are_not_valid_file_names_are_not_exported(tmp_path: Path) -> None:
     async with open_stage(tmp_path / "here", SCRIPT) as at:
         await at.prompt("more")
         session = await at.runtime.create_session(directory=tmp_path)
@@ -322,14 +322,14 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
         7,
     ],
 )
-async def test_a_document_that_is_none_is_told_of(tmp_path: Path, value: object) -> None:
+async def test_an_invalid_document_is_reported(tmp_path: Path, value: object) -> None:
     write_json(tmp_path / "one.json", value)
     done = await import_into_store(tmp_path / "data", tmp_path / "one.json")
     (trouble,) = done.troubles
     assert trouble.why
 
 
-async def test_what_is_not_there_and_what_holds_nothing_is_said_so(tmp_path: Path) -> None:
+async def test_an_import_from_a_missing_or_empty_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     async with open_other_store(tmp_path / "data", serve=False) as (runtime, _):
         with pytest.raises(InvalidInput, match="does not exist"):

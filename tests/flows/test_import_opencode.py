@@ -37,7 +37,7 @@ FIRST = SessionId("ses_e1bae2343ffeuHHl1CUYm0nIPR")
 
 
 @pytest.mark.spec("P-13")
-async def test_what_opencode_exports_is_imported_whole_and_goes_on(tmp_path: Path) -> None:
+async def test_an_opencode_export_is_imported_whole_and_goes_on(tmp_path: Path) -> None:
     done = await import_into_store(tmp_path, RECORDED)
     below = await import_into_store(tmp_path, RECORDED_CHILD)
     again = await import_into_store(tmp_path, RECORDED)
@@ -123,7 +123,7 @@ async def test_the_files_of_the_first_opencode_are_imported_into_a_directory(tmp
 
 
 @pytest.mark.spec("P-13")
-async def test_what_was_under_way_in_opencode_was_cut_off(tmp_path: Path) -> None:
+async def test_a_running_call_of_opencode_is_imported_as_cut_off(tmp_path: Path) -> None:
     source = unpack_recording(tmp_path / "opencode", "data-1.1.53.json")
     parts = [path for path in (source / "storage" / "part").rglob("*.json") if b'"bash"' in path.read_bytes()]
     (file,) = parts
@@ -173,7 +173,7 @@ async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
 
 
 @pytest.mark.spec("P-13")
-async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Path) -> None:
+async def test_a_pending_call_whose_export_has_a_result_is_settled(tmp_path: Path) -> None:
     result = {"title": "", "output": "v2", "metadata": {}}
     pending_id = write_waiting_session(tmp_path / "storage", status="completed", result=result)
     await import_into_store(tmp_path / "data", tmp_path / "storage")
@@ -187,7 +187,7 @@ async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Pa
 
 
 @pytest.mark.spec("P-13")
-async def test_a_call_without_a_record_was_cut_off(tmp_path: Path) -> None:
+async def test_a_waiting_call_without_a_record_is_imported_as_failed(tmp_path: Path) -> None:
     write_waiting_session(tmp_path / "storage")
     (tmp_path / "storage" / "pending_tool" / "pend_1.json").unlink()
     await import_into_store(tmp_path / "data", tmp_path / "storage")
@@ -199,7 +199,7 @@ async def test_a_call_without_a_record_was_cut_off(tmp_path: Path) -> None:
     assert isinstance(part.state, ToolFailed)
 
 
-async def test_what_was_reverted_is_shown_and_not_read(tmp_path: Path) -> None:
+async def test_reverted_messages_are_shown_and_not_read_by_the_model(tmp_path: Path) -> None:
     value = json.loads(RECORDED.read_text())
     value["info"]["revert"] = {"messageID": value["messages"][2]["info"]["id"]}
     write_json(tmp_path / "one.json", value)
@@ -211,7 +211,7 @@ async def test_what_was_reverted_is_shown_and_not_read(tmp_path: Path) -> None:
     assert len(model.requests[0].messages) == 3
 
 
-async def test_opencodes_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+async def test_the_refusal_of_opencodes_database_names_the_export_command(tmp_path: Path) -> None:
     (tmp_path / "opencode.db").write_bytes(b"")
     async with open_other_store(tmp_path / "data", serve=False) as (runtime, _):
         with pytest.raises(Exception, match="opencode export SESSION"):

@@ -41,7 +41,7 @@ async def test_prompts_to_a_busy_session_are_shown_at_once_and_answered_by_one_t
 
 
 @pytest.mark.spec("S-12")
-async def test_no_prompt_is_dropped_however_many_come_at_once(tmp_path: Path) -> None:
+async def test_no_prompt_is_dropped_when_many_come_at_once(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {}) as at:
         texts = [f"number {n}" for n in range(40)]
         answers = await asyncio.gather(*(at.prompt(text) for text in texts))
@@ -116,7 +116,7 @@ async def test_a_key_that_is_still_being_answered_waits_for_the_answer(tmp_path:
 
 
 @pytest.mark.spec("S-14")
-async def test_a_key_is_of_its_session(tmp_path: Path) -> None:
+async def test_a_key_belongs_to_its_session(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {}) as at:
         other = await at.runtime.create_session(directory=tmp_path)
         one = await at.prompt("to one", key="k1")
@@ -125,7 +125,7 @@ async def test_a_key_is_of_its_session(tmp_path: Path) -> None:
     assert one.info.id != two.info.id
 
 
-async def test_input_that_wakes_nobody_is_shown_and_read_with_the_next(tmp_path: Path) -> None:
+async def test_input_that_does_not_wake_is_shown_and_read_with_the_next(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {"last": [[say("All of it.")]]}) as at:
         await at.runtime.send(at.session_id, "by the way", wakes=False)
         shown = [entry.text for entry in await at.messages()]
@@ -136,7 +136,7 @@ async def test_input_that_wakes_nobody_is_shown_and_read_with_the_next(tmp_path:
     assert at.request_messages(0) == [UserTurn("by the way"), UserTurn("last")]
 
 
-async def test_input_that_wakes_nobody_starts_no_turn_of_its_own(tmp_path: Path) -> None:
+async def test_input_that_does_not_wake_starts_no_turn_of_its_own(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_stage(tmp_path, {"go": [[say("Going."), call("gate")]]}, tools=[gate.tool]) as at:
         await at.runtime.send(at.session_id, "by the way", wakes=False)
@@ -147,7 +147,7 @@ async def test_input_that_wakes_nobody_starts_no_turn_of_its_own(tmp_path: Path)
         assert await at.runtime.statuses() == {}
 
 
-async def test_a_prompt_to_nobody_is_refused(tmp_path: Path) -> None:
+async def test_a_prompt_to_an_unknown_session_is_refused(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {}) as at:
         with pytest.raises(NotFound):
             await at.runtime.prompt(SessionId("ses_nobody"), "hello")

@@ -32,7 +32,7 @@ asyncio.run(main())
 
 
 @pytest.mark.spec("X-07")
-def test_ten_lines_are_enough(tmp_path: Path) -> None:
+def test_a_program_of_ten_lines_runs_a_session(tmp_path: Path) -> None:
     assert len([line for line in TEN_LINES.splitlines() if line]) == 10
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", TEN_LINES, str(tmp_path)],
@@ -99,7 +99,7 @@ async def test_a_child_names_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("S-01")
-async def test_a_session_has_times_and_a_title_that_carries_one(tmp_path: Path) -> None:
+async def test_a_session_has_times_and_a_default_title_with_its_time(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {}) as at:
         created = await at.runtime.session(at.session_id)
         named = await at.runtime.create_session(directory=tmp_path, title="Repairs")
@@ -114,7 +114,7 @@ async def test_a_session_has_times_and_a_title_that_carries_one(tmp_path: Path) 
     assert (used.model is not None) is True
 
 
-async def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
+async def test_a_prompt_or_title_that_is_not_a_text_is_refused(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {}) as at:
         with pytest.raises(InvalidInput, match="a prompt must be a text, not int"):
             await at.runtime.send(at.session_id, 7)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ async def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
             pass
 
 
-async def test_whoever_waits_is_let_go_when_the_runtime_closes(tmp_path: Path) -> None:
+async def test_a_wait_raises_closed_when_the_runtime_closes(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_runtime(
         tmp_path, model=ScriptedModel({"go": [[call("gate")]]}), tools=[gate.tool]
@@ -142,7 +142,7 @@ async def test_whoever_waits_is_let_go_when_the_runtime_closes(tmp_path: Path) -
             await waiting
 
 
-async def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
+async def test_the_data_files_are_accessible_to_their_owner_only(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with open_runtime(data, model=ScriptedModel({})) as runtime:
         await runtime.create_session(directory=tmp_path)
@@ -150,7 +150,7 @@ async def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
     assert {name: mode & 0o077 for name, mode in modes.items()} == dict.fromkeys(modes, 0)
 
 
-async def test_a_function_that_was_never_made_a_tool_is_refused_with_what_to_write(tmp_path: Path) -> None:
+async def test_a_function_without_the_tool_decorator_is_refused_with_a_hint(tmp_path: Path) -> None:
     def weather(city: str) -> str:
         return city
 

@@ -81,7 +81,9 @@ async def test_a_rule_for_all_tools_of_a_server_hides_and_refuses_them(
     assert ledger.lines("note") == []
 
 
-async def test_a_tool_asks_under_its_name_and_for_good(tmp_path: Path, ledger: Ledger) -> None:
+async def test_a_tool_asks_under_its_name_and_always_covers_later_calls(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     script = {"go": [[call("kit_note", text="a")], [call("kit_note", text="b")], [say("Done.")]]}
     rules: dict[str, Any] = {"kit_note": "ask"}
     async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}, permission=rules) as at:
@@ -95,7 +97,9 @@ async def test_a_tool_asks_under_its_name_and_for_good(tmp_path: Path, ledger: L
         assert told(at) == ["noted a", "noted b"]
 
 
-async def test_nothing_is_started_until_a_session_takes_a_step(tmp_path: Path, ledger: Ledger) -> None:
+async def test_a_server_is_started_once_and_only_when_a_session_takes_a_step(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     """And then once, for all sessions of all directories that want the same."""
     folder = str(tmp_path)
     async with open_mcp_session(
@@ -186,7 +190,7 @@ async def test_a_server_that_dies_by_every_call_is_not_started_for_ever(
     assert len(ledger.lines("die")) < 4
 
 
-async def test_people_see_how_a_call_gets_on(tmp_path: Path, ledger: Ledger) -> None:
+async def test_the_progress_of_a_call_is_shown_while_it_runs(tmp_path: Path, ledger: Ledger) -> None:
     async with open_mcp_session(tmp_path, once("kit_steps"), {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
         await at.listener.until(PartUpdated, lambda event: "1 of 2: half" in _running(event))
@@ -201,7 +205,7 @@ def _running(event: PartUpdated) -> str:
             return ""
 
 
-async def test_a_tool_that_came_later_is_there_at_the_next_step(tmp_path: Path, ledger: Ledger) -> None:
+async def test_a_tool_added_by_a_server_is_offered_at_a_later_step(tmp_path: Path, ledger: Ledger) -> None:
     script = {"go": [[call("kit_grow")], [call("kit_add", a=1, b=1)], [call("kit_late")], [say("Done.")]]}
     async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
@@ -211,7 +215,7 @@ async def test_a_tool_that_came_later_is_there_at_the_next_step(tmp_path: Path, 
     assert told(at) == ["grown", "2", "late"]
 
 
-async def test_a_cancel_is_passed_on(tmp_path: Path, ledger: Ledger) -> None:
+async def test_an_abort_cancels_the_call_on_the_server(tmp_path: Path, ledger: Ledger) -> None:
     script = {**once("kit_heed"), "more": [[call("kit_add", a=1, b=1)], [say("Done.")]]}
     async with open_mcp_session(tmp_path, script, {"kit": local_server(ledger)}) as at:
         await at.runtime.send(at.session_id, "go")
@@ -222,7 +226,7 @@ async def test_a_cancel_is_passed_on(tmp_path: Path, ledger: Ledger) -> None:
         assert len(ledger.lines("start")) == 1
 
 
-async def test_a_call_may_take_so_long_and_no_longer(tmp_path: Path) -> None:
+async def test_a_call_over_its_time_limit_fails(tmp_path: Path) -> None:
     async with open_mcp_session(
         tmp_path, once("bad_go"), {"bad": hostile_server("silent", timeout_seconds=2.5)}
     ) as at:
@@ -230,7 +234,9 @@ async def test_a_call_may_take_so_long_and_no_longer(tmp_path: Path) -> None:
     assert told(at) == ["Tool execution timed out after 2.5 s."]
 
 
-async def test_what_a_server_answers_is_told_in_words(tmp_path: Path, ledger: Ledger) -> None:
+async def test_images_are_described_and_long_output_is_shortened_for_the_model(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     calls = [[call("kit_fail")], [call("kit_image")], [call("kit_long", size=100_000)]]
     async with open_mcp_session(
         tmp_path, {"go": [*calls, [say("Done.")]]}, {"kit": local_server(ledger)}
@@ -264,7 +270,9 @@ async def test_the_model_sees_an_image_that_a_server_returns(tmp_path: Path, led
 
 
 async def test_when_a_runtime_ends_nothing_of_its_servers_is_left(tmp_path: Path, ledger: Ledger) -> None:
-    async with open_mcp_session(tmp_path, once("kit_spawn"), {"kit": local_server(ledger)}) as at:
+    async with open_mcp_session(
+        tmp_path, once("kit_spawn"), {"kit": local_server(ledger, forked=False)}
+    ) as at:
         await at.prompt("go")
         (child,) = map(int, told(at))
         os.kill(child, 0)
@@ -274,7 +282,7 @@ async def test_when_a_runtime_ends_nothing_of_its_servers_is_left(tmp_path: Path
             os.kill(pid, 0)
 
 
-async def test_a_server_knows_what_it_was_given_and_no_keys(
+async def test_a_server_gets_its_configured_environment_and_no_api_keys(
     tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-ours-and-nobody-elses")
@@ -287,7 +295,7 @@ async def test_a_server_knows_what_it_was_given_and_no_keys(
     assert "sk-ours" not in variables
 
 
-async def test_a_flood_of_complaints_is_kept_short_and_secrets_out_of_it(
+async def test_error_output_of_a_server_is_shortened_and_shows_no_secrets(
     tmp_path: Path, ledger: Ledger, capfd: pytest.CaptureFixture[str]
 ) -> None:
     deaths = [[call("kit_die", text=text)] for text in "abc"]
@@ -313,7 +321,7 @@ UNUSABLE = {
 }
 
 
-async def test_servers_that_cannot_be_used_break_no_turn_and_say_why(
+async def test_unusable_servers_break_no_turn_and_their_failure_is_logged(
     tmp_path: Path, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = {name: config for name, (config, _) in UNUSABLE.items()}
@@ -327,7 +335,7 @@ async def test_servers_that_cannot_be_used_break_no_turn_and_say_why(
         assert [text for text in caplog.messages if text.startswith(start) and why in text]
 
 
-async def test_who_asks_a_server_that_cannot_be_used_hears_why_and_what_it_said(tmp_path: Path) -> None:
+async def test_a_request_to_an_unusable_server_fails_with_its_error_output(tmp_path: Path) -> None:
     async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile_server("exits")}) as at:
         workplace = await at.runtime.workplace(tmp_path / "project")
         assert workplace.mcp_resources is not None
@@ -338,21 +346,21 @@ async def test_who_asks_a_server_that_cannot_be_used_hears_why_and_what_it_said(
 
 
 @pytest.mark.parametrize("mode", ["noisy", "floods"])
-async def test_what_is_no_message_is_passed_over(tmp_path: Path, mode: str) -> None:
+async def test_output_of_a_server_that_is_no_message_is_ignored(tmp_path: Path, mode: str) -> None:
     async with open_mcp_session(tmp_path, once("bad_go"), {"bad": hostile_server(mode)}) as at:
         await at.prompt("go")
     assert told(at) == ["fine ?"]
 
 
 @pytest.mark.parametrize("mode", ["wrong", "broken"])
-async def test_an_answer_that_is_none_is_an_error_of_that_call_alone(tmp_path: Path, mode: str) -> None:
+async def test_an_invalid_answer_of_a_server_is_an_error_of_its_call(tmp_path: Path, mode: str) -> None:
     async with open_mcp_session(tmp_path, once("bad_go"), {"bad": hostile_server(mode)}) as at:
         await at.prompt("go")
     (error,) = told(at)
     assert error.startswith("The answer is not what the protocol asks for")
 
 
-async def test_a_list_without_an_end_is_cut(tmp_path: Path) -> None:
+async def test_an_endless_list_of_tools_is_cut(tmp_path: Path) -> None:
     async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile_server("pages")}) as at:
         await at.prompt("go")
     names = [tool.name for tool in at.model.requests[0].tools if tool.name.startswith("bad_")]
@@ -360,7 +368,7 @@ async def test_a_list_without_an_end_is_cut(tmp_path: Path) -> None:
     assert names[:2] == ["bad_tool_0", "bad_tool_1"]
 
 
-async def test_names_are_made_such_that_every_provider_takes_them(
+async def test_tool_names_are_changed_to_a_form_that_every_provider_accepts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"b@d": hostile_server("names")}) as at:
@@ -372,7 +380,7 @@ async def test_names_are_made_such_that_every_provider_takes_them(
     assert "action=skip_tool mcp_server=b@d tool=a/b: there is another tool named b_d_a_b" in caplog.text
 
 
-async def test_what_every_request_would_carry_has_a_limit(
+async def test_descriptions_and_schemas_of_tools_have_a_size_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile_server("huge")}) as at:
@@ -409,7 +417,7 @@ async def test_a_remote_server_is_used_lost_and_found_again(tmp_path: Path, ledg
     assert len(ledger.lines("hold")) == 1
 
 
-async def test_a_remote_server_that_was_started_anew_meanwhile_is_greeted_again(
+async def test_a_client_reconnects_to_a_remote_server_that_was_restarted(
     tmp_path: Path, ledger: Ledger
 ) -> None:
     port = free_port()
@@ -423,9 +431,7 @@ async def test_a_remote_server_that_was_started_anew_meanwhile_is_greeted_again(
     assert told(at) == ["noted one", "noted two"]
 
 
-async def test_a_prompt_of_a_server_and_its_tools_are_under_hooks_as_others_are(
-    tmp_path: Path, ledger: Ledger
-) -> None:
+async def test_hooks_apply_to_prompts_and_tools_of_a_server(tmp_path: Path, ledger: Ledger) -> None:
     seen: list[tuple[str, str]] = []
 
     async def commanded(input: dict[str, Any], output: dict[str, Any]) -> None:

@@ -1,12 +1,10 @@
 """Which MCP servers run: who shares one, what a change of configuration ends, what is missing."""
 
 import asyncio
-import importlib.util
 import os
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from tests.support.mcp.session import (
     local_server,
     open_mcp_session,
     server_specs,
+    uninstall_mcp,
     until_dead,
 )
 from tests.support.wait import PATIENCE
@@ -85,13 +84,13 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
             await client.call_tool(nap, {"seconds": 0}, TOOL_CONTEXT)
 
 
-async def test_one_that_is_switched_off_is_not_started(tmp_path: Path, ledger: Ledger) -> None:
+async def test_a_disabled_server_gets_no_client(tmp_path: Path, ledger: Ledger) -> None:
     async with open_servers(tmp_path / "output") as servers:
         servers.set_servers("/a", server_specs(tmp_path, kit=local_server(ledger, enabled=False)))
         assert servers.clients("/a") == []
 
 
-def test_a_server_runs_in_its_project_or_where_it_is_told_to(tmp_path: Path) -> None:
+def test_a_server_runs_in_its_project_or_its_configured_folder(tmp_path: Path) -> None:
     def folder(cwd: str | None) -> Path:
         (only,) = server_specs(tmp_path, kit=McpConfig(type="local", command=("x",), cwd=cwd))
         return only.folder
@@ -101,7 +100,7 @@ def test_a_server_runs_in_its_project_or_where_it_is_told_to(tmp_path: Path) -> 
     assert [folder("~"), folder("~/x")] == [home, home / "x"]
 
 
-def test_what_a_server_was_given_is_in_no_repr(tmp_path: Path) -> None:
+def test_the_repr_of_a_server_does_not_show_its_environment(tmp_path: Path) -> None:
     (only,) = server_specs(tmp_path, kit=McpConfig(type="local", command=("x",), environment={"A": "secret"}))
     assert repr(only) == "ServerSpec('kit')"
 
@@ -118,7 +117,7 @@ def test_what_a_server_was_given_is_in_no_repr(tmp_path: Path) -> None:
     ],
     ids=lambda server: " ".join(server.command) or server.url,
 )
-def test_a_key_in_a_command_or_an_address_is_not_told(tmp_path: Path, server: McpConfig) -> None:
+def test_a_key_in_a_command_or_an_address_is_redacted(tmp_path: Path, server: McpConfig) -> None:
     (only,) = server_specs(tmp_path, kit=server)
     assert (
         LogTail(only.secrets).redact("bad argument: sk-of-the-kit, try --help")
@@ -126,15 +125,10 @@ def test_a_key_in_a_command_or_an_address_is_not_told(tmp_path: Path, server: Mc
     )
 
 
-async def test_without_the_extra_a_server_says_how_to_install_it(
+async def test_a_server_without_the_mcp_extra_logs_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    find = importlib.util.find_spec
-
-    def none_of_it(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name == "mcp" else find(name, package)
-
-    monkeypatch.setattr("asyncagents.tools.mcp.client.find_spec", none_of_it)
+    uninstall_mcp(monkeypatch)
     async with open_mcp_session(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local_server(ledger)}) as at:
         await at.prompt("go")
     assert "run `pip install 'asyncagents[mcp]'`" in caplog.text
@@ -171,7 +165,9 @@ async def answering(status: int) -> AsyncIterator[tuple[str, list[str]]]:
     ("status", "why"),
     [(401, "HTTP status 401: set a header that it accepts under `headers`"), (500, "HTTP status 500")],
 )
-async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, status: int, why: str) -> None:
+async def test_a_refusal_of_a_remote_server_is_reported_without_the_key(
+    tmp_path: Path, status: int, why: str
+) -> None:
     async with answering(status) as (url, heard), open_servers(tmp_path / "output") as servers:
         servers.set_servers(
             "/",
@@ -186,7 +182,7 @@ async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, s
     assert set(heard) == {"secret-key"}
 
 
-async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -> None:
+async def test_a_server_that_is_still_starting_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE), open_servers(tmp_path / "output") as servers:
         servers.set_servers("/", server_specs(tmp_path, slow=hostile_server("hangs")))
         (client,) = servers.clients("/")
@@ -195,7 +191,7 @@ async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -
     assert not client.is_connected
 
 
-async def test_a_question_without_an_answer_is_given_up(tmp_path: Path) -> None:
+async def test_a_request_without_an_answer_fails_after_its_time_limit(tmp_path: Path) -> None:
     async with open_servers(tmp_path / "output") as servers:
         servers.set_servers("/", server_specs(tmp_path, bad=hostile_server("silent", timeout_seconds=2.5)))
         (client,) = servers.clients("/")
@@ -211,7 +207,8 @@ from tests.support.mcp.session import Ledger, call_tool, local_server, server_sp
 
 async def main(folder):
     async with open_servers(folder / "output") as servers:
-        servers.set_servers("/", server_specs(folder, kit=local_server(Ledger(folder / "ledger"))))
+        kit = local_server(Ledger(folder / "ledger"), forked=False)
+        servers.set_servers("/", server_specs(folder, kit=kit))
         spawned = await call_tool(servers.clients("/")[0], "spawn")
         print(spawned.output, flush=True)
         await asyncio.Event().wait()

@@ -15,7 +15,7 @@ PLACE = quote("location[directory]")
 
 
 @pytest.mark.spec("X-01")
-async def test_files_and_folders_are_found_with_where_they_are(tmp_path: Path, root: Path) -> None:
+async def test_files_and_folders_are_found_with_their_location(tmp_path: Path, root: Path) -> None:
     write_files(root, {"docs/notes.md": "n", "docs/other.txt": "o"})
     async with serve_project(tmp_path, root) as at:
         found = await at.json("/api/fs/find?query=docs&limit=20")

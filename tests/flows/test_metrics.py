@@ -25,7 +25,7 @@ from tests.support.webhook.delivery import SCRIPT, WaitingService, result_body
 THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def test_metrics_count_what_the_store_holds_and_what_the_process_did(tmp_path: Path) -> None:
+async def test_metrics_count_the_rows_of_the_store_and_the_work_of_the_process(tmp_path: Path) -> None:
     scenes = {
         "go": [
             [launch_task("A", "a"), launch_task("B", "b"), call("echo", text="x"), call("nosuch")],
@@ -105,7 +105,7 @@ async def test_a_tool_that_a_model_invents_cannot_forge_a_sample(tmp_path: Path)
     assert [name for name in samples if "666" in name and name.startswith("tool_calls_total")]
 
 
-def test_labels_are_bounded_whatever_models_invent() -> None:
+def test_labels_of_invented_tools_are_bounded() -> None:
     counters = Counters(FakeClock())
     for number in range(10 * MAX_LABELS):
         counters.calls.add(counters._tools.label_for(f"tool {number}"), "refused")
@@ -113,7 +113,7 @@ def test_labels_are_bounded_whatever_models_invent() -> None:
     assert counters.calls.counts[OTHER, "refused"] == 9 * MAX_LABELS
 
 
-def test_a_duration_lies_within_its_bound_and_none_is_lost() -> None:
+def test_each_duration_is_counted_in_the_bucket_of_its_bound() -> None:
     counters = Counters(FakeClock())
     for seconds in (0.0, BUCKET_BOUNDS[0], BUCKET_BOUNDS[0] + 0.001, BUCKET_BOUNDS[-1] + 1):
         counters.response_seconds.add("", seconds)
@@ -124,7 +124,7 @@ def test_a_duration_lies_within_its_bound_and_none_is_lost() -> None:
     assert sum(buckets) == 4
 
 
-async def test_ready_says_in_a_word_why_not(tmp_path: Path) -> None:
+async def test_ready_gives_a_short_reason_when_it_is_503(tmp_path: Path) -> None:
     async with (
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime,
         serve_runtime(runtime, tmp_path) as caller,
@@ -141,7 +141,7 @@ async def test_ready_says_in_a_word_why_not(tmp_path: Path) -> None:
     assert str(tmp_path) not in troubled.body.decode()
 
 
-async def test_a_session_that_cannot_be_read_is_no_trouble_of_the_others(
+async def test_an_unreadable_session_does_not_affect_readiness_or_other_sessions(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who sends requests here goes on doing so, and who looks at another session is not told of it."""
@@ -161,7 +161,7 @@ async def test_a_session_that_cannot_be_read_is_no_trouble_of_the_others(
     assert state.json.get("trouble") is None
 
 
-async def test_metrics_are_for_this_machine_and_readiness_for_anybody(tmp_path: Path) -> None:
+async def test_metrics_need_a_local_caller_or_the_token_and_ready_does_not(tmp_path: Path) -> None:
     foreign = {"origin": "https://evil.example"}
     async with serve_delegation(tmp_path, {}) as at:
         told = [

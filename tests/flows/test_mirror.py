@@ -44,7 +44,7 @@ async def until_shown(at: Stage, calls: list[tuple[str, str]]) -> PartUpdated:
 
 
 @pytest.mark.spec("D-02")
-async def test_calls_of_a_child_are_shown_beside_the_call_and_are_told_to_no_model(tmp_path: Path) -> None:
+async def test_calls_of_a_child_are_shown_beside_the_call_and_sent_to_no_model(tmp_path: Path) -> None:
     gate = Gate("gate")
     tools: list[AnyTool] = [ECHO, gate.tool]
     async with open_stage(tmp_path, script("echo", "gate"), tools=tools, delegation=True, policy=allow) as at:
@@ -68,7 +68,7 @@ async def test_calls_of_a_child_are_shown_beside_the_call_and_are_told_to_no_mod
 
 
 @pytest.mark.spec("D-02")
-async def test_after_a_restart_it_is_shown_again(tmp_path: Path) -> None:
+async def test_calls_of_a_child_are_shown_again_after_a_restart(tmp_path: Path) -> None:
     first, second = Gate("gate", effect="none"), Gate("gate", effect="none")
     model = script("gate")
     async with open_stage(tmp_path, model, tools=[first.tool], delegation=True, policy=allow) as at:

@@ -21,7 +21,7 @@ from asyncagents.testing.inside import inside
 from tests.support.hostile.batch import DEPLOY, SCRIPT, open_batch_runtime
 from tests.support.hostile.yard import create_yard
 from tests.support.runtime import EventListener, Stage, open_runtime, open_stage
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 ACTS = ("write", "deploy", "bash")
@@ -56,9 +56,7 @@ async def until_all_are_under_way(at: Stage, root: Path) -> None:
     async def are() -> bool:
         return (root / "runs").exists() and len(await at.runtime.open_calls(at.session_id)) == 2
 
-    async with asyncio.timeout(PATIENCE):
-        while not await are():  # noqa: ASYNC110  a process of its own makes the file
-            await asyncio.sleep(0.02)
+    await wait_until(are)  # a process of its own makes the file
 
 
 def told(model: ScriptedModel) -> list[str]:
@@ -67,7 +65,9 @@ def told(model: ScriptedModel) -> list[str]:
 
 @pytest.mark.spec("A-05", "C-05")
 @pytest.mark.parametrize("order", list(permutations(ACTS)), ids="-".join)
-async def test_none_of_them_waits_for_another(tmp_path: Path, order: Sequence[str]) -> None:
+async def test_a_command_an_ask_and_an_async_call_do_not_wait_for_each_other(
+    tmp_path: Path, order: Sequence[str]
+) -> None:
     root = create_yard(tmp_path).root
     data = tmp_path / "data"
     async with open_stage(
@@ -91,7 +91,7 @@ async def test_none_of_them_waits_for_another(tmp_path: Path, order: Sequence[st
 
 
 @pytest.mark.spec("A-05", "C-05")
-async def test_an_abort_ends_all_three(tmp_path: Path) -> None:
+async def test_an_abort_ends_a_command_an_ask_and_an_async_call(tmp_path: Path) -> None:
     root = create_yard(tmp_path).root
     data = tmp_path / "data"
     async with open_stage(
@@ -140,7 +140,9 @@ async def a_witness(data: Path, root: Path) -> AsyncIterator[Stage]:
 @pytest.mark.parametrize(
     "before", [(), ("write",), ("deploy",), ("write", "deploy"), ("bash",), ("bash", "write")], ids=str
 )
-async def test_a_crash_at_any_point_recovers(tmp_path: Path, before: tuple[str, ...]) -> None:
+async def test_a_step_with_mixed_calls_recovers_from_a_crash_at_any_point(
+    tmp_path: Path, before: tuple[str, ...]
+) -> None:
     root, data = create_yard(tmp_path).root, tmp_path / "data"
     data.mkdir()
     async with a_witness(data, root) as at:
@@ -200,8 +202,6 @@ async def test_a_command_does_not_outlive_a_runtime_that_was_killed(tmp_path: Pa
         worker.kill()
         await worker.wait()
         try:
-            async with asyncio.timeout(PATIENCE / 2):
-                while working_in(root):  # noqa: ASYNC110  no event tells that a stranger's process ends
-                    await asyncio.sleep(0.05)
+            await wait_until(lambda: not working_in(root))  # no event tells that a stranger's process ends
         finally:
             os.close(os.open(root / "go", os.O_CREAT))

@@ -141,7 +141,7 @@ async def test_input_that_waits_behind_an_error_gets_a_turn_of_its_own(tmp_path:
 
 
 @pytest.mark.spec("C-01")
-async def test_an_error_in_a_later_step_keeps_what_came_before(tmp_path: Path) -> None:
+async def test_an_error_in_a_later_step_keeps_the_earlier_texts(tmp_path: Path) -> None:
     gate = Gate("gate")
     gate.go.set()
     script = {"go": [[say("I look."), call("gate")], [say("I s"), fail("overloaded")]]}

@@ -27,6 +27,7 @@ from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.support.delegation import is_idle, open_delegation_stage
 from tests.support.postgres.database import Server, a_database, database
+from tests.support.runtime import wait_until_all_rest
 from tests.support.store.lab import Lab, ask_id
 from tests.support.store.sample import (
     DEAD,
@@ -75,7 +76,7 @@ async def moved(data: Path, dsn: str, *, told: Callable[[str, int], None] = lamb
     return await move_store(data / FILE, dsn, rng=SystemRng(), told=told)
 
 
-async def test_all_of_it_reads_the_same_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
+async def test_the_moved_store_reads_the_same_in_postgres(tmp_path: Path, dsn: str, rich: Rich) -> None:
     clock, heard = FakeClock(SystemClock().now()), dict[str, int]()
     async with open_sqlite(tmp_path / FILE, clock=clock, rng=SeededRng(1)) as file:
         before = await read_everything(file)
@@ -94,7 +95,7 @@ async def test_all_of_it_reads_the_same_there(tmp_path: Path, dsn: str, rich: Ri
     assert {table for table, rows in here.items() if not rows} <= {"answered", "call_secret", "arrival"}
 
 
-async def test_work_goes_on_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
+async def test_work_goes_on_in_postgres_after_the_move(tmp_path: Path, dsn: str, rich: Rich) -> None:
     await moved(tmp_path, dsn)
     sessions, letters = rich.sessions, list[SignedRequest]()
     said = {"hello": "Hi.", "ship": "Shipped.", "careful": "With care.", "cut off": "After all."}
@@ -106,8 +107,7 @@ async def test_work_goes_on_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
         (ask,) = await runtime.asks()
         await runtime.answer(ask_id(ask.call), "once")
         await wait_until_state(runtime, "delivered", many=3)
-        while await runtime.statuses():  # noqa: ASYNC110  many things end, in whatever order
-            await asyncio.sleep(0.01)
+        await wait_until_all_rest(runtime)
         last = {name: await runtime.messages(sessions[name]) for name in said}
         tasks = {task.description: task.status for task in await runtime.tasks.list()}
 
@@ -117,7 +117,7 @@ async def test_work_goes_on_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
     assert tasks == {"Find it": "completed", "Await it": "completed"}
 
 
-async def test_a_step_that_was_cut_off_is_closed_by_whoever_takes_its_session_up(
+async def test_a_step_that_was_cut_off_is_closed_when_its_session_is_claimed(
     tmp_path: Path, dsn: str, rich: Rich
 ) -> None:
     """Its owner is nobody whom the database knows."""
@@ -138,7 +138,7 @@ async def test_a_step_that_was_cut_off_is_closed_by_whoever_takes_its_session_up
     assert [row[0] for row in requests] == ["lost"]
 
 
-async def test_revisions_go_on_above_all_that_there_were(tmp_path: Path, dsn: str, rich: Rich) -> None:
+async def test_revisions_continue_above_the_newest_of_the_file(tmp_path: Path, dsn: str, rich: Rich) -> None:
     """Also of what has left no row."""
     with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
         file.execute("UPDATE revision SET rev = rev + 1000")
@@ -185,7 +185,7 @@ async def test_sessions_get_the_pool_that_is_given(tmp_path: Path, dsn: str, ric
     ]
 
 
-async def test_a_directory_that_somebody_uses_is_not_moved(tmp_path: Path, dsn: str) -> None:
+async def test_a_directory_in_use_is_not_moved(tmp_path: Path, dsn: str) -> None:
     async with open_delegation_stage(tmp_path, SAMPLE_SCRIPT) as at:
         await at.prompt("hello")
         with pytest.raises(Conflict, match="Stop it"):
@@ -200,7 +200,7 @@ async def test_a_directory_that_somebody_uses_is_not_moved(tmp_path: Path, dsn: 
     assert (await moved(tmp_path, dsn)).rows["session"] == 1
 
 
-async def test_whoever_comes_while_it_is_moved_keeps_it_from_being_done(
+async def test_a_process_that_opens_the_directory_during_the_move_stops_it(
     tmp_path: Path, dsn: str, rich: Rich
 ) -> None:
     came: list[FlockOwners] = []
@@ -216,7 +216,7 @@ async def test_whoever_comes_while_it_is_moved_keeps_it_from_being_done(
     await moved(tmp_path, dsn)
 
 
-async def test_a_database_that_somebody_has_open_is_left_alone(tmp_path: Path, dsn: str, rich: Rich) -> None:
+async def test_a_move_into_a_database_that_is_open_is_refused(tmp_path: Path, dsn: str, rich: Rich) -> None:
     """He would go on to count revisions from where they stood."""
     async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
         await Store(there).cursor()
@@ -225,7 +225,7 @@ async def test_a_database_that_somebody_has_open_is_left_alone(tmp_path: Path, d
     assert (await moved(tmp_path, dsn)).rows["session"] > len(rich.sessions)
 
 
-async def test_who_opens_the_database_meanwhile_waits_and_finds_what_was_moved(
+async def test_an_open_during_the_move_waits_and_finds_the_moved_rows(
     tmp_path: Path, dsn: str, rich: Rich
 ) -> None:
     begun = asyncio.Event()
@@ -244,7 +244,7 @@ async def test_who_opens_the_database_meanwhile_waits_and_finds_what_was_moved(
     assert row[2] > row[1]
 
 
-async def test_what_deleted_sessions_left_behind_there_makes_way(
+async def test_leftovers_of_deleted_sessions_in_the_database_are_replaced(
     tmp_path: Path, dsn: str, rich: Rich
 ) -> None:
     clock, rng = SystemClock(), SystemRng()
@@ -258,7 +258,9 @@ async def test_what_deleted_sessions_left_behind_there_makes_way(
     assert await rows_there(tmp_path, dsn) == rows_here(tmp_path)
 
 
-async def test_a_failure_in_the_middle_leaves_nothing(tmp_path: Path, dsn: str, rich: Rich) -> None:
+async def test_a_failure_during_the_move_leaves_the_database_empty(
+    tmp_path: Path, dsn: str, rich: Rich
+) -> None:
     async def kill() -> None:
         await query_postgres(
             dsn,
@@ -293,7 +295,7 @@ async def test_a_table_or_column_that_only_one_side_knows_is_refused(
     assert await is_empty(dsn)
 
 
-async def test_what_postgres_cannot_keep_is_replaced_and_counted(
+async def test_characters_that_postgres_cannot_store_are_replaced_and_counted(
     tmp_path: Path, dsn: str, rich: Rich
 ) -> None:
     session_id, folded = rich.sessions["hello"], "'a' || char(0) || 'b' || char(0)"
@@ -333,7 +335,7 @@ async def test_a_database_without_our_schema_gets_it_and_then_another_epoch(
     assert row[0] not in drawn
 
 
-async def test_a_directory_without_a_store_is_no_store(tmp_path: Path, dsn: str) -> None:
+async def test_a_move_of_a_directory_without_a_store_is_refused(tmp_path: Path, dsn: str) -> None:
     with pytest.raises(InvalidInput, match="no store"):
         await moved(tmp_path, dsn)
     assert not (tmp_path / FILE).exists()

@@ -15,7 +15,7 @@ from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.inside import inside
 from tests.support.runtime import open_runtime
 from tests.support.tool import build_pending_tool
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 SCRIPT = {"hi": [[say("Hello.")]], "ship": [[call("deploy")], [say("Shipped.")]]}
 
@@ -31,7 +31,7 @@ def without_model(data: Path) -> AbstractAsyncContextManager[Runtime]:
 
 
 @pytest.mark.spec("A-10")
-async def test_a_result_that_comes_meanwhile_is_kept_and_goes_on_with_a_model(
+async def test_a_result_without_a_model_is_stored_and_used_by_the_next_runtime(
     tmp_path: Path,
 ) -> None:
     async with asyncio.timeout(PATIENCE):
@@ -45,7 +45,7 @@ async def test_a_result_that_comes_meanwhile_is_kept_and_goes_on_with_a_model(
             await inside(runtime).dispatcher.sweep()
             why = await runtime.tasks.why(session.id)
             assert isinstance(await runtime.status(session.id), Busy)
-            assert runtime.live == 0
+            await wait_until(lambda: runtime.live == 0)
         async with with_model(tmp_path) as runtime:
             await runtime.wait(session.id)
             entries = await runtime.messages(session.id)
@@ -55,7 +55,7 @@ async def test_a_result_that_comes_meanwhile_is_kept_and_goes_on_with_a_model(
 
 
 @pytest.mark.spec("A-10", "C-10")
-async def test_an_abort_ends_what_waits_for_a_model(tmp_path: Path) -> None:
+async def test_an_abort_ends_a_turn_that_waits_for_a_model(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         async with open_runtime(tmp_path, model=ScriptedModel(SCRIPT), serve=False) as runtime:
             session = await runtime.create_session(directory=tmp_path)

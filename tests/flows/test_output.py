@@ -35,7 +35,7 @@ def own(at: Stage) -> list[ChatRequest]:
 
 
 @pytest.mark.spec("T-04", "T-06")
-async def test_the_output_of_a_live_task_is_how_far_it_is(tmp_path: Path) -> None:
+async def test_the_output_of_a_running_task_is_its_progress(tmp_path: Path) -> None:
     gate, look = Gate("gate"), Gate("look")
     scenes: RequestScript = {
         "go": [
@@ -97,7 +97,7 @@ async def test_the_output_of_an_ended_task_is_its_result_and_counts_as_its_notic
 
 
 @pytest.mark.spec("T-04")
-async def test_a_wait_that_is_over_says_how_far_the_task_is(tmp_path: Path) -> None:
+async def test_a_blocking_output_call_that_expires_reports_a_running_task(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         **WORK,
@@ -120,7 +120,7 @@ async def test_a_wait_that_is_over_says_how_far_the_task_is(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("T-04")
-async def test_a_wait_for_a_task_says_what_it_waits_for(tmp_path: Path) -> None:
+async def test_a_blocking_output_call_stores_its_task_and_its_deadline(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         **WORK,
@@ -145,7 +145,7 @@ async def test_a_wait_for_a_task_says_what_it_waits_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T-04")
-async def test_nobody_waits_longer_than_ten_minutes(tmp_path: Path) -> None:
+async def test_a_blocking_output_call_waits_at_most_ten_minutes(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         **WORK,
@@ -203,7 +203,7 @@ async def test_the_third_empty_poll_parks_until_any_task_ends(tmp_path: Path, to
 
 
 @pytest.mark.spec("T-04")
-async def test_a_person_who_speaks_ends_the_wait_of_a_poll(tmp_path: Path) -> None:
+async def test_a_prompt_ends_the_wait_of_a_poll(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         **WORK,
@@ -231,7 +231,7 @@ async def test_a_person_who_speaks_ends_the_wait_of_a_poll(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("T-04")
-async def test_other_work_between_two_polls_makes_them_no_row(tmp_path: Path) -> None:
+async def test_polls_with_other_work_between_them_do_not_park(tmp_path: Path) -> None:
     gate = Gate("gate")
     poll = call_with_id("asyncagents_output")
     scenes: RequestScript = {
@@ -258,7 +258,7 @@ async def test_other_work_between_two_polls_makes_them_no_row(tmp_path: Path) ->
 
 
 @pytest.mark.spec("T-04")
-async def test_a_transcript_pages_and_thinks_as_asked(tmp_path: Path) -> None:
+async def test_a_transcript_is_paged_and_shows_reasoning_on_request(tmp_path: Path) -> None:
     def transcript(**more: object) -> RequestStep:
         return call_with_id("asyncagents_output", full_session=True, **more)
 

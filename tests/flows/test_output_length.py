@@ -58,7 +58,7 @@ async def test_a_task_that_left_no_text_at_its_limit_failed(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("C-01", "S-07")
-async def test_an_answer_in_a_form_is_tried_again_after_a_step_that_left_no_text(tmp_path: Path) -> None:
+async def test_a_structured_answer_is_tried_again_after_a_step_without_text(tmp_path: Path) -> None:
     form = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
     def scene(request: ChatRequest) -> ScriptStep:

@@ -115,7 +115,7 @@ async def test_prompts_that_wait_together_share_an_answer(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("Z-02")
-async def test_the_form_and_system_text_of_a_prompt_end_with_its_answer(tmp_path: Path) -> None:
+async def test_the_format_and_system_text_of_a_prompt_end_with_its_answer(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     scenes: RequestScript = {
         "where": [[say("Thinking."), call("StructuredOutput", city="Ulm")]],

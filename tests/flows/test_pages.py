@@ -38,7 +38,7 @@ def _write(file: Path, text: str) -> None:
 
 
 @pytest.mark.spec("A-06", "A-09", "X-07")
-async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: Path) -> None:
+async def test_the_code_of_the_pages_works_in_a_session(project: Path, tmp_path: Path) -> None:
     calls = [
         call("weather", city="Ulm"),
         call("import_file", path="a.csv"),

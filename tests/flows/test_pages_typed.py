@@ -13,7 +13,7 @@ SNIPPETS = {"commands.md", "mcp.md"}
 
 
 @pytest.mark.spec("X-07")
-def test_what_the_pages_write_is_typed(tmp_path: Path) -> None:
+def test_python_code_of_the_pages_passes_mypy(tmp_path: Path) -> None:
     files = []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         codes = re.findall(

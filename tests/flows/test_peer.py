@@ -19,7 +19,7 @@ from asyncagents.server.http.peer import Peer, UserLookup, UserMatch
 from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners, ask_kernel, read_tables
 from tests.support.hostile.other_user import OTHER_UID, request_as, takes_root
 from tests.support.http.raw import open_target
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose socket it is")
 
@@ -103,7 +103,7 @@ def test_a_connection_that_is_closed_has_no_user(find: Find) -> None:
 @takes_root
 @WAYS
 @pytest.mark.spec("Z-07")
-def test_who_takes_over_an_address_and_port_is_found_in_its_place(find: Find) -> None:
+def test_a_reused_address_and_port_yield_the_user_of_the_new_connection(find: Find) -> None:
     with _pair(uid=OTHER_UID) as first:
         assert find(first.ends) == OTHER_UID
         first.reset()
@@ -113,7 +113,7 @@ def test_who_takes_over_an_address_and_port_is_found_in_its_place(find: Find) ->
             assert find(first.ends) == os.geteuid()
 
 
-def test_a_socket_that_listens_is_nobodys_connection() -> None:
+def test_a_listening_socket_is_not_taken_for_a_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ends = SocketEnds(listener.getsockname(), ("127.0.0.1", 1))
         assert ask_kernel(ends) is None
@@ -121,7 +121,7 @@ def test_a_socket_that_listens_is_nobodys_connection() -> None:
 
 
 @ADDRESSES
-def test_where_the_kernel_may_not_be_asked_the_tables_are_read(
+def test_socket_tables_are_read_where_the_kernel_query_is_unsupported(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a service is allowed sockets of the internet alone."""
@@ -132,7 +132,7 @@ def test_where_the_kernel_may_not_be_asked_the_tables_are_read(
         assert SocketOwners().find(pair.ends) == os.geteuid()
 
 
-def test_where_there_are_no_tables_nothing_is_told(tmp_path: Path) -> None:
+def test_a_lookup_without_socket_tables_finds_no_user(tmp_path: Path) -> None:
     with _pair() as pair:
         assert read_tables(pair.ends, tmp_path) is None
 
@@ -196,7 +196,7 @@ async def test_a_connection_that_was_lost_at_once_is_of_an_unknown_user() -> Non
 
 @takes_root
 @pytest.mark.spec("Z-07")
-async def test_who_is_not_known_reads_counts_and_no_conversation(tmp_path: Path) -> None:
+async def test_a_program_of_an_unknown_user_reads_counts_and_no_conversations(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at:
         paths = ("/v1/stats", "/v1/health", "/metrics", "/doc", "/v1/tasks", "/v1/events", "/v1/tasks/x/logs")
         requests = [at.build_request("GET", path) for path in paths]
@@ -208,16 +208,14 @@ async def test_who_is_not_known_reads_counts_and_no_conversation(tmp_path: Path)
 
 
 @pytest.mark.spec("Z-07")
-async def test_who_hangs_up_before_the_look_up_is_answered_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_disconnect_during_the_user_lookup_leaves_nothing_running(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at:
         before = len(asyncio.all_tasks())
         for _ in range(50):
             async with await at.connect() as wire:
                 await wire.send(at.build_request("GET", "/v1/tasks"))
                 wire.reset()
-        async with asyncio.timeout(PATIENCE):
-            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110  they end by themselves
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: len(asyncio.all_tasks()) <= before)  # they end by themselves
         answered = await at.request("GET", "/v1/tasks")
 
     assert answered.status == 200

@@ -58,7 +58,7 @@ async def test_a_tool_of_ones_own_that_is_denied_by_name_does_not_run(tmp_path: 
 
 
 @pytest.mark.spec("A-03")
-async def test_the_rules_of_a_config_given_beside_coding_count(tmp_path: Path) -> None:
+async def test_rules_of_the_config_argument_apply_to_a_coding_runtime(tmp_path: Path) -> None:
     create_repository(tmp_path / "project", {})
     config = Config(data_dir=tmp_path / "data", permission={"edit": "deny"})
     async with open_stage(
@@ -92,7 +92,7 @@ async def test_the_default_agent_brings_its_own_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-03")
-async def test_a_child_elsewhere_may_do_no_more_than_its_parent(
+async def test_a_child_in_another_directory_keeps_the_denials_of_its_parent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
@@ -118,7 +118,7 @@ async def test_arguments_that_are_no_object_are_refused(tmp_path: Path, given: A
 
 @pytest.mark.spec("A-04")
 @pytest.mark.parametrize("reply", [None, 5, b"once"])
-async def test_an_answer_that_is_none_is_refused_in_words(tmp_path: Path, reply: Any) -> None:
+async def test_an_invalid_answer_to_an_ask_is_refused(tmp_path: Path, reply: Any) -> None:
     async with open_project(tmp_path, WRITE, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.listener.until(PermissionAsked)
@@ -128,7 +128,7 @@ async def test_an_answer_that_is_none_is_refused_in_words(tmp_path: Path, reply:
 
 @pytest.mark.spec("A-03")
 @pytest.mark.parametrize("rule", [("edit", "*", "deny"), "edit"])
-async def test_rules_of_a_session_that_are_none_are_refused(tmp_path: Path, rule: Any) -> None:
+async def test_a_session_with_malformed_rules_is_refused(tmp_path: Path, rule: Any) -> None:
     """Once stored, the session cannot be read any more."""
     async with open_project(tmp_path, {}) as at:
         with pytest.raises(InvalidInput):
@@ -136,7 +136,7 @@ async def test_rules_of_a_session_that_are_none_are_refused(tmp_path: Path, rule
 
 
 @pytest.mark.spec("A-04")
-async def test_the_same_answer_again_is_no_error_after_the_call_asked_for_more(tmp_path: Path) -> None:
+async def test_a_repeated_answer_is_accepted_after_the_call_asks_again(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     script = {"go": [[call("write", filePath="../out/a.txt", content="mine")], [say("Ok.")]]}
     async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
@@ -208,7 +208,7 @@ async def test_the_output_of_a_tool_of_ones_own_is_capped(tmp_path: Path) -> Non
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("pattern", [r"\x41bcd", r"\u0041bcd", r"\101bcd"])
-def test_what_a_search_leaves_out_has_no_match(pattern: str) -> None:
+def test_the_literal_filter_of_a_search_keeps_matches_of_escapes(pattern: str) -> None:
     assert re.search(pattern, "Abcd")
     assert find_literals(pattern).may_match(b"Abcd")
 

@@ -21,7 +21,7 @@ def allow(ask: Ask, context: ToolContext) -> Action:
 
 
 @pytest.mark.spec("D-10")
-async def test_each_launch_of_a_step_says_its_place_in_the_queue(tmp_path: Path) -> None:
+async def test_each_launch_of_a_step_reports_its_place_in_the_queue(tmp_path: Path) -> None:
     launches = [
         call("asyncagents_task", description=f"Job {n}", prompt="job", agent="general")
         for n in range(LAUNCHES)

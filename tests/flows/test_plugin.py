@@ -47,7 +47,7 @@ async def test_a_prompt_is_changed_before_it_is_admitted(tmp_path: Path) -> None
     assert all(part.id.startswith("prt_") for part in question.parts if isinstance(part, TextPart))
 
 
-async def test_a_prompt_that_a_hook_spoils_is_admitted_as_it_was(tmp_path: Path) -> None:
+async def test_a_prompt_that_a_hook_makes_invalid_is_admitted_unchanged(tmp_path: Path) -> None:
     def no_parts(input: HookArguments, output: HookArguments) -> None:
         output["parts"].clear()
 
@@ -139,7 +139,9 @@ class Unending(ScriptedModel):
 
 @pytest.mark.spec("C-08")
 @pytest.mark.parametrize("finish", ["stop", "length", None])
-async def test_a_text_that_the_stream_left_open_counts_too(tmp_path: Path, finish: Finish | None) -> None:
+async def test_a_text_without_an_end_event_is_passed_to_the_hook(
+    tmp_path: Path, finish: Finish | None
+) -> None:
     seen: list[str] = []
 
     async def hook(input: HookArguments, output: HookArguments) -> None:
@@ -199,7 +201,9 @@ async def test_changed_arguments_are_planned_asked_for_stored_and_shown(tmp_path
 
 @pytest.mark.spec("A-06")
 @pytest.mark.parametrize("error", [ValueError("Not on a Sunday."), Refusal("Not on a Sunday.")])
-async def test_who_raises_before_a_call_refuses_it_with_these_words(tmp_path: Path, error: Exception) -> None:
+async def test_a_hook_that_raises_before_a_call_refuses_it_with_its_message(
+    tmp_path: Path, error: Exception
+) -> None:
     async def hook(input: HookArguments, output: HookArguments) -> None:
         if output["args"]["text"] == "no":
             raise error
@@ -310,7 +314,7 @@ async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(
 
 
 @pytest.mark.spec("A-04", "A-06")
-async def test_what_a_person_writes_instead_no_hook_changes(tmp_path: Path) -> None:
+async def test_arguments_from_a_person_are_not_changed_by_a_hook(tmp_path: Path) -> None:
     async def hook(input: HookArguments, output: HookArguments) -> None:
         output["args"]["content"] = "of a hook"
 
@@ -325,7 +329,7 @@ async def test_what_a_person_writes_instead_no_hook_changes(tmp_path: Path) -> N
     assert (tmp_path / "project" / "a").read_text() == "of a person"
 
 
-async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_path: Path) -> None:
+async def test_an_approval_does_not_cover_arguments_that_a_new_plugin_changes(tmp_path: Path) -> None:
     """The plugin was installed while the ask was open."""
 
     async def hook(input: HookArguments, output: HookArguments) -> None:
@@ -351,7 +355,7 @@ async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_pat
     assert not (tmp_path / "project" / "a").exists()
 
 
-async def test_the_same_call_again_and_again_is_noticed_though_a_hook_changes_it(tmp_path: Path) -> None:
+async def test_a_repeated_call_asks_for_doom_loop_although_a_hook_changes_it(tmp_path: Path) -> None:
     count = 0
 
     async def hook(input: HookArguments, output: HookArguments) -> None:
@@ -387,7 +391,7 @@ async def test_a_result_is_changed_before_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-06")
-async def test_variables_reach_a_command_and_what_is_none_does_not(tmp_path: Path) -> None:
+async def test_variables_of_a_hook_reach_a_command_despite_an_invalid_one(tmp_path: Path) -> None:
     async def hook(input: HookArguments, output: HookArguments) -> None:
         output["env"]["GREETING"] = "hello"
 
@@ -406,7 +410,7 @@ async def test_variables_reach_a_command_and_what_is_none_does_not(tmp_path: Pat
 
 
 @pytest.mark.spec("A-06")
-async def test_the_configuration_is_changed_before_agents_are_laid(tmp_path: Path) -> None:
+async def test_a_hook_changes_the_configuration_before_agents_are_built(tmp_path: Path) -> None:
     def hook(config: Config) -> Config:
         return replace(config, default_agent="plan")
 
@@ -418,7 +422,7 @@ async def test_the_configuration_is_changed_before_agents_are_laid(tmp_path: Pat
 
 
 @pytest.mark.spec("A-06")
-async def test_a_plugin_hears_of_the_sessions_of_its_directory_and_of_no_other(tmp_path: Path) -> None:
+async def test_a_plugin_gets_events_of_sessions_of_its_own_directory_only(tmp_path: Path) -> None:
     heard: list[Event] = []
     idle = asyncio.Event()
 
@@ -437,7 +441,7 @@ async def test_a_plugin_hears_of_the_sessions_of_its_directory_and_of_no_other(t
     assert other.id not in {event.session_id for event in heard}
 
 
-async def test_a_plugin_hears_of_an_event_once_however_often_the_trust_changes(
+async def test_a_plugin_gets_an_event_once_after_repeated_changes_of_trust(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -483,7 +487,7 @@ async def test_a_plugin_brings_tools_and_may_replace_a_built_in_one(tmp_path: Pa
 
 
 @pytest.mark.spec("A-09")
-async def test_a_plugin_knows_where_it_is_and_may_use_the_runtime_and_a_shell(tmp_path: Path) -> None:
+async def test_a_plugin_context_has_its_directory_the_runtime_and_a_shell(tmp_path: Path) -> None:
     contexts: list[PluginContext] = []
 
     async def plugin(context: PluginContext) -> PluginHooks:

@@ -72,7 +72,7 @@ def sign(input: dict[str, Any], output: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("X-06")
-async def test_tools_and_hooks_of_a_plugin_count_without_coding(tmp_path: Path) -> None:
+async def test_tools_and_hooks_of_a_plugin_work_without_coding(tmp_path: Path) -> None:
     recorder = Recorder()
     script = {"go now": [[call("motto"), call("echo", text="hi")], [say("Done.")]]}
     async with open_stage(tmp_path, script, tools=[ECHO], plugins=[recorder.plugin]) as at:

@@ -175,7 +175,7 @@ async def test_plugins_that_fail_at_random_change_nothing(tmp_path: Path, seed: 
     assert happened == await without_plugins(tmp_path)
 
 
-async def test_what_one_plugin_spoils_the_next_still_gets_whole(tmp_path: Path) -> None:
+async def test_invalid_output_of_a_hook_is_not_passed_to_the_next_plugin(tmp_path: Path) -> None:
     seen: list[str] = []
 
     async def spoils(input: HookArguments, output: HookArguments) -> None:
@@ -191,7 +191,7 @@ async def test_what_one_plugin_spoils_the_next_still_gets_whole(tmp_path: Path) 
     assert seen == ["Hi"]
 
 
-async def test_what_a_hook_does_to_its_output_after_it_returned_changes_nothing(tmp_path: Path) -> None:
+async def test_a_change_to_hook_output_after_the_return_has_no_effect(tmp_path: Path) -> None:
     kept: list[HookArguments] = []
 
     async def hook(input: HookArguments, output: HookArguments) -> None:
@@ -209,7 +209,7 @@ async def test_what_a_hook_does_to_its_output_after_it_returned_changes_nothing(
 
 
 @pytest.mark.spec("A-06")
-async def test_a_hook_that_keeps_hanging_is_switched_off_and_that_is_told(
+async def test_a_hook_that_keeps_hanging_is_switched_off_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     times = 0
@@ -237,7 +237,7 @@ async def test_a_hook_that_keeps_hanging_is_switched_off_and_that_is_told(
     assert "off until the next start" in told[1]
 
 
-async def test_a_bug_is_told_once_for_its_kind_and_counted_each_time(
+async def test_an_error_of_a_hook_is_logged_once_and_counted_each_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = [[say(str(number)), call("echo", text=str(number))] for number in range(3)]
@@ -277,7 +277,7 @@ async def test_an_abort_does_not_wait_for_a_hook_that_hangs(tmp_path: Path, bad:
             assert await at.abort()
 
 
-async def test_an_abort_does_not_wait_for_what_a_summary_should_know(tmp_path: Path) -> None:
+async def test_an_abort_does_not_wait_for_a_compacting_hook_that_hangs(tmp_path: Path) -> None:
     started = asyncio.Event()
 
     async def hook(input: HookArguments, output: HookArguments) -> None:
@@ -296,7 +296,7 @@ async def test_an_abort_does_not_wait_for_what_a_summary_should_know(tmp_path: P
     assert len(at.model.requests) == 1
 
 
-async def test_an_abort_does_not_wait_long_for_a_text_to_be_completed(tmp_path: Path) -> None:
+async def test_an_abort_does_not_wait_for_a_text_hook_that_hangs(tmp_path: Path) -> None:
     plugin = build_plugin({"experimental.text.complete": hangs})
     async with open_plugin_project(
         tmp_path, {"go": [[say("I beg"), pause(3600)]]}, plugin, hook_seconds=3600
@@ -308,7 +308,7 @@ async def test_an_abort_does_not_wait_long_for_a_text_to_be_completed(tmp_path: 
     assert answer.text == "I beg"
 
 
-async def test_a_plugin_that_starts_slowly_is_started_once_though_who_asked_gave_up(tmp_path: Path) -> None:
+async def test_a_slow_plugin_starts_once_although_the_first_caller_is_cancelled(tmp_path: Path) -> None:
     starts = 0
     started, go = asyncio.Event(), asyncio.Event()
 
@@ -369,7 +369,7 @@ def test_a_process_ends_although_a_hook_swallows_every_cancel(tmp_path: Path) ->
         ({"tool": 7}, "has tools that are not tools"),
     ],
 )
-async def test_a_plugin_that_returns_no_hooks_is_listed_with_why(
+async def test_a_plugin_that_returns_invalid_hooks_is_listed_with_the_error(
     tmp_path: Path, returned: Any, why: str
 ) -> None:
     async with open_plugin_project(tmp_path, SCRIPT, build_plugin(returned)) as at:
@@ -400,7 +400,7 @@ async def test_a_plugin_that_cannot_start_does_not_stop_the_others(
     assert second.error is None
 
 
-async def test_a_configuration_is_changed_by_what_is_returned_and_not_in_place(tmp_path: Path) -> None:
+async def test_a_config_hook_cannot_change_the_configuration_in_place(tmp_path: Path) -> None:
     def spoils(config: Config) -> None:
         config.permission["write"] = config.permission["edit"] = "allow"
         raise ValueError("and then this")
@@ -414,7 +414,7 @@ async def test_a_configuration_is_changed_by_what_is_returned_and_not_in_place(t
 
 
 @pytest.mark.parametrize("bad", [lambda config: 7, lambda config: 1 / 0, lambda config: None])
-async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
+async def test_a_turn_works_after_a_config_hook_raises_or_returns_no_config(
     tmp_path: Path, bad: Callable[[Config], Any]
 ) -> None:
     async with open_plugin_project(tmp_path, {"go": [[say("Hi")]]}, build_plugin({"config": bad})) as at:
@@ -437,7 +437,7 @@ async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
     ],
     ids=lambda bad: "-".join(bad),
 )
-async def test_a_configuration_with_values_of_other_types_counts_for_nothing(
+async def test_a_config_hook_result_with_values_of_wrong_types_is_rejected(
     tmp_path: Path, bad: dict[str, Any]
 ) -> None:
     plugin = build_plugin({"config": lambda config: replace(config, **bad)})
@@ -447,7 +447,7 @@ async def test_a_configuration_with_values_of_other_types_counts_for_nothing(
     assert "config returns a Config" in (report.hooks[0].last or "")
 
 
-async def test_a_configuration_that_a_hook_only_rearranges_keeps_its_keys_and_paths(tmp_path: Path) -> None:
+async def test_check_config_keeps_valid_values_and_converts_agents(tmp_path: Path) -> None:
     provider = {"own": ProviderConfig(api_key=Secret("sk-own"), models={"m": ModelConfig()})}
     config = Config(
         data_dir=tmp_path,
@@ -460,7 +460,7 @@ async def test_a_configuration_that_a_hook_only_rearranges_keeps_its_keys_and_pa
     assert changed.agent == {"new": AgentConfig(prompt="Be new.")}
 
 
-async def test_the_client_is_not_there_before_the_runtime_is(tmp_path: Path) -> None:
+async def test_a_plugin_that_is_loaded_without_a_runtime_has_no_client(tmp_path: Path) -> None:
     """As when plugins are only listed."""
     from asyncagents.config.env import system_environment
     from asyncagents.errors import Closed

@@ -17,6 +17,7 @@ from tests.support.postgres.database import Server, a_database
 from tests.support.postgres.feed_race import catch_up, connected, race
 from tests.support.postgres.feed_reader import Follower, Listener, Naive, what_is_there
 from tests.support.store.lab import Lab
+from tests.support.wait import wait_until
 
 WRITES = 25
 AS_IF_SETTLED = """
@@ -102,14 +103,14 @@ async def _who_misses_what_is_late(dsn: str) -> set[str]:
 
 
 @pytest.mark.spec("X-10", "C-06")
-async def test_only_a_reader_that_goes_by_the_highest_revision_misses_what_is_committed_late(
+async def test_only_a_reader_of_the_highest_revision_misses_a_late_commit(
     dsn: str,
 ) -> None:
     assert await _who_misses_what_is_late(dsn) == {"the naive one"}
 
 
 @pytest.mark.spec("X-10")
-async def test_a_database_that_told_what_is_under_way_would_be_found_out(dsn: str) -> None:
+async def test_every_reader_misses_a_late_commit_if_open_transactions_are_shown(dsn: str) -> None:
     """The control: with it all miss the same row."""
     async with connected(dsn) as connection:
         await connection.execute(AS_IF_SETTLED)
@@ -117,7 +118,7 @@ async def test_a_database_that_told_what_is_under_way_would_be_found_out(dsn: st
 
 
 @pytest.mark.spec("X-10", "C-06")
-async def test_what_others_did_before_is_not_told_after_what_was_done_here(dsn: str) -> None:
+async def test_a_remote_change_is_not_published_after_a_later_local_change(dsn: str) -> None:
     async with _lab(dsn, 1) as (_, other), _lab(dsn, 2) as (here, lab), connected(dsn) as holder:
         listener = Listener(here)
         await listener.look()
@@ -127,8 +128,7 @@ async def test_what_others_did_before_is_not_told_after_what_was_done_here(dsn: 
         await holder.execute("BEGIN; LOCK TABLE tombstone IN ACCESS EXCLUSIVE MODE")
         async with asyncio.TaskGroup() as group:
             group.create_task(listener.look())
-            while not await holder.fetchval(WAITING):  # noqa: ASYNC110  the database tells nobody
-                await asyncio.sleep(0.001)
+            await wait_until(lambda: holder.fetchval(WAITING))  # the database tells nobody
             await lab.store.conversation.update_session(session_id, SessionChanges(title="ours"))
             await holder.execute("ROLLBACK")
         there = await what_is_there(dsn)

@@ -144,7 +144,7 @@ def _runs(history: list[tuple[str, int]]) -> list[list[tuple[str, int]]]:
 @pytest.mark.spec("S-05", "S-10")
 @settings(deadline=None, max_examples=40)
 @given(acts, st.lists(lines, max_size=20))
-def test_requests_extend_each_other_whatever_happens(
+def test_each_request_extends_the_last_except_after_summary_or_pruning(
     history: list[tuple[str, int]], steps: list[Sequence[ScriptLine]]
 ) -> None:
     model = Improviser(steps)
@@ -176,7 +176,7 @@ def _pruned(before: ChatRequest, now: ChatRequest) -> bool:
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
-async def test_a_cache_hits_most_of_what_a_coding_session_sends(
+async def test_a_cache_hits_most_of_the_bytes_of_a_coding_session(
     tmp_path: Path, wire: str, record_property: Any
 ) -> None:
     """Two agents take part, and the second one begins anew with its own system text and tools."""

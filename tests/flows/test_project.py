@@ -18,6 +18,7 @@ from asyncagents.llm.scripted import ScriptLine, call, end, fail, pause, say
 from tests.support.git import create_repository
 from tests.support.project import ASK_EDITS, LONG_PROMPT, open_project
 from tests.support.runtime import Stage, open_stage
+from tests.support.wait import wait_until
 
 
 def results(at: Stage) -> list[ToolTurn]:
@@ -73,7 +74,7 @@ async def test_an_edit_asks_with_its_diff_and_is_made_when_it_is_approved(tmp_pa
 
 
 @pytest.mark.spec("A-04", "A-03")
-async def test_always_is_kept_for_the_project_and_answers_what_asks_alike(tmp_path: Path) -> None:
+async def test_always_is_stored_for_the_project_and_answers_similar_asks(tmp_path: Path) -> None:
     both = [call("write", filePath=f"{name}.txt", content=name) for name in ("a", "b")]
     again = [call("write", filePath="c.txt", content="c")]
     script = {"go": [both, [say("Written.")]], "again": [again, [say("Again.")]]}
@@ -96,7 +97,7 @@ async def test_always_is_kept_for_the_project_and_answers_what_asks_alike(tmp_pa
 
 
 @pytest.mark.spec("A-03")
-async def test_what_build_was_allowed_for_good_stays_denied_to_plan(tmp_path: Path) -> None:
+async def test_a_stored_approval_does_not_lift_a_denial_of_plan(tmp_path: Path) -> None:
     script = {
         "go": [[call("write", filePath="a", content="1")], [say("Ok.")]],
         "plan": [[call("write", filePath="a", content="2")], [say("No.")]],
@@ -128,7 +129,7 @@ async def test_an_approval_may_come_with_other_arguments(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("A-04")
-async def test_other_arguments_that_are_denied_stay_denied(tmp_path: Path) -> None:
+async def test_arguments_from_a_person_that_the_rules_deny_stay_denied(tmp_path: Path) -> None:
     rules = {"edit": {"*": "ask", "secret*": "deny"}}
     script = {"go": [[call("write", filePath="a.txt", content="x")], [say("Ok.")]]}
     async with open_project(tmp_path, script, permission=rules) as at:
@@ -141,7 +142,7 @@ async def test_other_arguments_that_are_denied_stay_denied(tmp_path: Path) -> No
 
 @pytest.mark.spec("A-04")
 @pytest.mark.parametrize(("policy", "steps"), [("deny", 2), ("fail", 1)])
-async def test_when_nobody_can_answer_the_policy_does(tmp_path: Path, policy: Any, steps: int) -> None:
+async def test_an_ask_is_answered_by_the_configured_policy(tmp_path: Path, policy: Any, steps: int) -> None:
     script = {"go": [[call("write", filePath="a", content="x")], [say("Without.")]]}
     asks = AsksConfig(policy=policy)
     async with open_project(tmp_path, script, permission=ASK_EDITS, asks=asks) as at:
@@ -166,7 +167,7 @@ async def test_an_ask_that_waited_long_enough_is_denied(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C-04")
 @pytest.mark.parametrize(("goes_on", "steps"), [(False, 1), (True, 2)])
-async def test_a_no_ends_the_turn_unless_the_config_says_otherwise(
+async def test_a_rejection_ends_the_turn_unless_configured_otherwise(
     tmp_path: Path, *, goes_on: bool, steps: int
 ) -> None:
     script = {"go": [[call("write", filePath="a", content="x")], [say("Without.")]]}
@@ -224,7 +225,7 @@ async def test_the_last_step_is_reminded_and_its_calls_do_not_run(tmp_path: Path
 
 
 @pytest.mark.spec("S-06")
-async def test_planning_is_reminded_and_so_is_its_end(tmp_path: Path) -> None:
+async def test_reminders_mark_the_start_and_the_end_of_plan_mode(tmp_path: Path) -> None:
     script = {"one": [[say("Plan.")]], "two": [[say("Build.")]], "three": [[say("On.")]]}
     async with open_project(tmp_path, script) as at:
         await at.runtime.prompt(at.session_id, "one", agent="plan")
@@ -244,7 +245,7 @@ async def test_planning_is_reminded_and_so_is_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("S-06", "O-05")
-async def test_what_is_left_of_a_plan_is_mentioned_with_the_next_prompt(tmp_path: Path) -> None:
+async def test_unfinished_todos_are_mentioned_with_the_next_prompt(tmp_path: Path) -> None:
     todos = [{"content": "a", "status": "completed"}, {"content": "b"}]
     script = {"one": [[call("todowrite", todos=todos)], [say("Later.")]], "two": [[say("On.")]]}
     async with open_project(tmp_path, script, todo_enforcer=0) as at:
@@ -256,7 +257,7 @@ async def test_what_is_left_of_a_plan_is_mentioned_with_the_next_prompt(tmp_path
 
 
 @pytest.mark.spec("A-10")
-async def test_an_agent_that_is_gone_is_told_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_prompt_for_a_removed_agent_fails_and_another_agent_answers(tmp_path: Path) -> None:
     script = {"go": [[say("Hello.")]], "again": [[say("Again.")]]}
     ada = {"ada": AgentConfig(description="A", prompt="You are Ada.")}
     async with open_project(tmp_path, script, agent=ada) as at:
@@ -268,7 +269,7 @@ async def test_an_agent_that_is_gone_is_told_and_loses_nothing(tmp_path: Path) -
         failed = await later.runtime.prompt(session_id, "again")
         fine = await later.runtime.prompt(session_id, "again", agent="build")
     assert isinstance(failed.info, AssistantMessage)
-    assert "no agent is called 'ada'" in str(failed.info.error)
+    assert "there is no agent 'ada'" in str(failed.info.error)
     assert fine.text == "Again."
 
 
@@ -311,7 +312,7 @@ async def test_output_beyond_the_cap_is_saved_and_may_be_read(tmp_path: Path) ->
 
 
 @pytest.mark.spec("A-03", "A-05")
-async def test_what_may_not_be_read_is_not_found_by_a_search(tmp_path: Path) -> None:
+async def test_a_search_leaves_out_files_that_may_not_be_read(tmp_path: Path) -> None:
     rules = {"read": {"*": "allow", "private/*": "deny"}}
     files = {"a.txt": "the word\n", "private/b.txt": "the word\n", "c.env": "the word\n"}
     script = {"go": [[call("grep", pattern="the word")], [say("Found.")]]}
@@ -361,9 +362,7 @@ async def test_without_a_title_from_the_model_the_first_line_stays(
     script = {LONG_PROMPT: [bad], "more": [[say("Yes.")]]}
     async with open_project(tmp_path, script, agent={"build": AgentConfig(steps=5)}) as at:
         await at.runtime.send(at.session_id, LONG_PROMPT)
-        async with asyncio.timeout(20):
-            while len(at.model.requests) < 2:  # noqa: ASYNC110  no event tells
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: len(at.model.requests) >= 2)  # no event tells
         session = await at.runtime.session(at.session_id)
     assert session.title.startswith("Please look at the retry logic")
 
@@ -385,7 +384,7 @@ async def test_a_broken_configuration_fails_the_step_and_loses_nothing(tmp_path:
 
 
 @pytest.mark.spec("A-10")
-async def test_a_directory_that_is_gone_is_told_by_the_tools(tmp_path: Path) -> None:
+async def test_tools_fail_and_the_turn_goes_on_in_a_deleted_directory(tmp_path: Path) -> None:
     script = {"go": [[call("list"), call("bash", command="ls")], [say("Gone.")]]}
     async with open_project(tmp_path, script) as at:
         shutil.rmtree(tmp_path / "project")
@@ -396,7 +395,7 @@ async def test_a_directory_that_is_gone_is_told_by_the_tools(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("A-01", "A-03")
-async def test_plan_asks_for_every_command_whatever_was_approved_for_good(tmp_path: Path) -> None:
+async def test_plan_asks_for_a_command_despite_a_stored_approval(tmp_path: Path) -> None:
     command = [call("bash", command="touch new.txt")]
     script = {"go": [command, [say("Ok.")]], "plan": [command, [say("Planned.")]]}
     async with open_project(tmp_path, script, permission={"bash": "ask"}) as at:
@@ -410,7 +409,7 @@ async def test_plan_asks_for_every_command_whatever_was_approved_for_good(tmp_pa
 
 
 @pytest.mark.spec("Z-06", "A-04")
-async def test_an_unclear_line_is_allowed_for_good_as_it_stands_and_no_other(tmp_path: Path) -> None:
+async def test_an_approval_of_an_unclear_command_covers_that_exact_line_only(tmp_path: Path) -> None:
     line, other = "echo \"$(echo '*')\" >> log", "echo \"$(echo 'x')\" >> log"
     script = {
         "go": [[call("bash", command=line)], [say("Ok.")]],

@@ -21,7 +21,7 @@ from tests.support.wait import PATIENCE
 
 @each_wire
 @pytest.mark.spec("C-02", "C-07", "S-02")
-async def test_a_turn_with_thoughts_tools_and_a_price(tmp_path: Path, wire: str) -> None:
+async def test_a_turn_stores_reasoning_tool_calls_tokens_and_cost(tmp_path: Path, wire: str) -> None:
     steps = [
         Reply(
             text="I look.",
@@ -84,7 +84,9 @@ async def test_a_prompt_may_choose_its_model_and_bring_files(tmp_path: Path, wir
 
 @each_wire
 @pytest.mark.spec("C-05")
-async def test_a_provider_that_stumbles_is_asked_again(tmp_path: Path, wire: str) -> None:
+async def test_a_request_is_tried_again_after_a_temporary_error_of_the_provider(
+    tmp_path: Path, wire: str
+) -> None:
     stumble = Reply(status=503, error="overloaded", headers={"retry-after-ms": "1"}, times=2)
     async with (
         open_provider({"go": [stumble, Reply(text="Here.")]}, key=PROVIDER_KEY) as provider,
@@ -126,7 +128,9 @@ def _stored(directory: Path) -> bytes:
     [Reply(status=400, error="cannot do that", times=1), Reply(finish="content-filter", times=1)],
     ids=["refused", "filtered"],
 )
-async def test_a_bad_prompt_does_not_poison_its_session(tmp_path: Path, wire: str, poison: Reply) -> None:
+async def test_a_prompt_that_the_provider_refuses_does_not_break_its_session(
+    tmp_path: Path, wire: str, poison: Reply
+) -> None:
     async with (
         open_provider({"bad": [poison]}, key=PROVIDER_KEY) as provider,
         open_runtime(tmp_path, model=f"{wire}/small", config=provider_config(provider, tmp_path)) as runtime,
@@ -177,7 +181,7 @@ async def test_an_unusable_model_is_an_error_before_a_file_is_created(
 
 
 @pytest.mark.spec("C-05")
-async def test_a_provider_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+async def test_an_unreachable_provider_is_a_retryable_error(tmp_path: Path) -> None:
     async with open_provider() as provider:
         known = provider_config(provider, tmp_path)
     async with open_runtime(tmp_path, model="chat/small", config=known) as runtime:
@@ -194,7 +198,7 @@ async def test_a_provider_that_is_not_there_is_an_error_that_says_so(tmp_path: P
     assert event.part.error.data.status_code is None
 
 
-async def test_a_chosen_model_stays_until_another_is_chosen_and_a_client_changes_nothing(
+async def test_a_chosen_model_stays_chosen_also_for_prompts_of_a_client(
     tmp_path: Path,
 ) -> None:
     async with (

@@ -89,7 +89,7 @@ async def test_every_answer_has_the_keys_and_types_of_the_real_server(tmp_path: 
 
 
 @pytest.mark.spec("X-01")
-async def test_no_route_that_only_reads_tells_a_key(
+async def test_no_reading_route_reveals_a_key(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_home(tmp_path / "other", monkeypatch, {**PROVIDERS, "enabled_providers": ["fake", "openai"]})
@@ -178,7 +178,7 @@ async def test_one_server_reads_each_directory_by_itself(tmp_path: Path, root: P
     assert nowhere.status == 404
 
 
-async def test_a_file_that_cannot_be_used_is_named_to_whoever_asks(tmp_path: Path, root: Path) -> None:
+async def test_an_invalid_configuration_file_is_named_in_the_response(tmp_path: Path, root: Path) -> None:
     async with serve_project(tmp_path, root) as at:
         other = tmp_path / "broken"
         commit_repository(other, {"asyncagents.json": '{"model": 3}'})
@@ -190,7 +190,7 @@ async def test_a_file_that_cannot_be_used_is_named_to_whoever_asks(tmp_path: Pat
     assert all(str(other / "asyncagents.json") in each.json["data"]["message"] for each in told), told
 
 
-async def test_keys_and_logins_are_refused_with_what_to_do(tmp_path: Path, root: Path) -> None:
+async def test_routes_for_keys_and_logins_are_refused_with_advice(tmp_path: Path, root: Path) -> None:
     async with serve_project(tmp_path, root) as at:
         told = [
             await at.request("PUT", "/auth/fake", {"type": "api", "key": SECRET_KEY}),
@@ -257,7 +257,7 @@ async def test_projects_are_named_and_begun_with_git(tmp_path: Path, root: Path)
 
 
 @pytest.mark.spec("X-01")
-async def test_a_runtime_of_a_programs_own_model_tells_what_it_has(tmp_path: Path) -> None:
+async def test_a_runtime_with_a_model_object_lists_its_agent_model_and_tools(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, {}, ECHO) as at:
         ask = {path: (await at.request("GET", path, headers=at.authorization)).json for path in BARE}
 
@@ -282,7 +282,7 @@ async def test_many_readers_at_once_are_all_answered(tmp_path: Path, root: Path)
     assert len({json.dumps(each.result()) for each in asked}) == 6
 
 
-async def test_tools_are_asked_for_with_a_model(tmp_path: Path, root: Path) -> None:
+async def test_the_list_of_tools_requires_a_model(tmp_path: Path, root: Path) -> None:
     async with serve_project(tmp_path, root) as at:
         refused = await at.get("/experimental/tool?provider=fake")
         tools = await at.json("/experimental/tool?provider=fake&model=fake")
@@ -291,7 +291,7 @@ async def test_tools_are_asked_for_with_a_model(tmp_path: Path, root: Path) -> N
     assert all(tool["parameters"]["type"] == "object" for tool in tools)
 
 
-def test_the_comparison_finds_what_is_missing() -> None:
+def test_the_comparison_finds_missing_keys_and_wrong_types() -> None:
     assert wrong({"a": "string", "b": [{"c": "number"}]}, {"a": 1, "b": [{}]}) == [
         ".a is 1, not a string",
         ".b[].c is missing",

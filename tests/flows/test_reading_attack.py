@@ -20,9 +20,7 @@ ROUTES = (
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("name", ["loop", "a" * 300, "a/" * 1_000, "file/below", "/proc/1/root/etc", "dead"])
-async def test_a_directory_that_cannot_be_looked_at_is_no_mistake_of_the_server(
-    tmp_path: Path, root: Path, name: str
-) -> None:
+async def test_an_unreadable_directory_is_never_a_server_error(tmp_path: Path, root: Path, name: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "dead").symlink_to("nowhere")
     (tmp_path / "file").touch()
@@ -43,7 +41,7 @@ def entry(name: bytes, blob: bytes) -> bytes:
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("name", ["../secret.txt", "{}/secret.txt", "src/../../secret.txt", ".git/config"])
-async def test_an_index_that_names_files_elsewhere_has_none_of_them_read(
+async def test_a_git_index_that_names_forbidden_files_is_refused(
     tmp_path: Path, root: Path, name: str
 ) -> None:
     write_files(tmp_path, {"secret.txt": "precious\n"})
@@ -58,7 +56,7 @@ async def test_an_index_that_names_files_elsewhere_has_none_of_them_read(
 
 
 @pytest.mark.spec("X-01")
-async def test_a_directory_lies_so_deep_at_most(tmp_path: Path, root: Path) -> None:
+async def test_a_directory_that_is_nested_too_deep_is_refused(tmp_path: Path, root: Path) -> None:
     async with serve_project(tmp_path, root) as at:
         told = [(await at.get(f"/path?directory=/{'a/' * deep}")).status for deep in (100, 300)]
     assert told == [200, 400]

@@ -24,7 +24,7 @@ async def patch(at: ProjectClient, change: Any, where: str = "/config") -> Respo
 
 
 @pytest.mark.spec("X-01")
-async def test_a_change_is_written_and_counts_at_once(tmp_path: Path, root: Path) -> None:
+async def test_a_change_is_written_and_takes_effect_at_once(tmp_path: Path, root: Path) -> None:
     trust_project(system_environment(), root)
     file = root / "asyncagents.json"
     write_files(root, {"asyncagents.json": '{"permission": {"bash": "ask"}, "instructions": ["a.md"]}'})
@@ -73,7 +73,7 @@ REFUSED: dict[str, Any] = {
 
 
 @pytest.mark.spec("X-01")
-async def test_what_would_have_no_effect_or_break_the_files_is_refused_and_changes_nothing(
+async def test_an_invalid_or_ineffective_change_is_refused_and_changes_nothing(
     tmp_path: Path, root: Path
 ) -> None:
     trust_project(system_environment(), root)
@@ -92,7 +92,7 @@ async def test_what_would_have_no_effect_or_break_the_files_is_refused_and_chang
     assert "default_agent" not in config
 
 
-async def test_a_new_file_that_turns_out_wrong_is_taken_away_again(tmp_path: Path, root: Path) -> None:
+async def test_a_new_file_is_removed_again_if_the_change_is_invalid(tmp_path: Path, root: Path) -> None:
     async with serve_project(tmp_path, root) as at:
         wrong = await patch(at, {"default_agent": "nobody"})
         left = (root / "asyncagents.json").exists()
@@ -108,7 +108,7 @@ async def test_a_new_file_that_turns_out_wrong_is_taken_away_again(tmp_path: Pat
     assert (root / "asyncagents.json").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_project_that_is_not_trusted_takes_only_what_would_count(tmp_path: Path, root: Path) -> None:
+async def test_an_untrusted_project_accepts_only_changes_that_take_effect(tmp_path: Path, root: Path) -> None:
     async with serve_project(tmp_path, root) as at:
         tighter = await patch(at, {"permission": {"bash": "deny"}})
         looser = await patch(at, {"permission": {"external_directory": "allow"}})
@@ -118,7 +118,7 @@ async def test_a_project_that_is_not_trusted_takes_only_what_would_count(tmp_pat
     assert "asyncagents trust" in server.json["data"]["message"]
 
 
-async def test_comments_and_links_are_left_to_people(tmp_path: Path, root: Path) -> None:
+async def test_a_file_with_comments_and_a_link_are_not_overwritten(tmp_path: Path, root: Path) -> None:
     write_files(root, {"asyncagents.jsonc": '{\n  // mine\n  "default_agent": "plan",\n}\n'})
     other = tmp_path / "other"
     write_files(other, {"real.json": "{}"})
@@ -146,7 +146,7 @@ async def test_changes_at_once_are_all_kept(tmp_path: Path, root: Path) -> None:
     assert set(names) <= set(rules)
 
 
-async def test_where_no_file_counts_none_is_written(
+async def test_no_file_is_written_where_the_runtime_reads_none(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home" / ".config" / "asyncagents" / "asyncagents.json"

@@ -57,7 +57,7 @@ async def test_a_folder_is_listed_as_opencode_lists_it(tmp_path: Path, root: Pat
 
 
 @pytest.mark.spec("X-01")
-async def test_a_file_is_told_as_text_or_as_base64(tmp_path: Path, root: Path) -> None:
+async def test_a_file_is_returned_as_text_or_as_base64(tmp_path: Path, root: Path) -> None:
     raw = bytes(range(256)) * 4
     write_files(
         root, {"empty": "", "b.png": b"\x89PNG\r\n\x1a\n" + raw, "odd.txt": b"caf\xe9\n", "s.txt": " a \n\n"}
@@ -160,7 +160,7 @@ async def test_a_directory_below_a_project_does_not_reach_above_itself(tmp_path:
     assert [each["path"]["text"] for each in lines] == ["in.txt"]
 
 
-async def test_what_is_no_file_is_not_opened(tmp_path: Path, root: Path) -> None:
+async def test_pipes_sockets_and_devices_are_not_opened(tmp_path: Path, root: Path) -> None:
     os.mkfifo(root / "pipe")
     (root / "zero").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as bound:
@@ -175,7 +175,7 @@ async def test_what_is_no_file_is_not_opened(tmp_path: Path, root: Path) -> None
     assert len(lines) == 2
 
 
-async def test_a_file_that_is_too_large_is_refused_in_a_sentence(tmp_path: Path, root: Path) -> None:
+async def test_a_file_that_is_too_large_is_refused_with_a_message(tmp_path: Path, root: Path) -> None:
     for name, size in (("large", 11 * 1024**2), ("huge", 10 * 1024**3)):
         with (root / name).open("wb") as file:
             file.truncate(size)
@@ -187,7 +187,9 @@ async def test_a_file_that_is_too_large_is_refused_in_a_sentence(tmp_path: Path,
 
 
 @pytest.mark.spec("X-01")
-async def test_what_a_rule_denies_is_not_read_and_what_it_asks_about_is(tmp_path: Path, root: Path) -> None:
+async def test_a_file_that_a_rule_denies_is_not_read_and_one_it_asks_about_is(
+    tmp_path: Path, root: Path
+) -> None:
     rules: Any = {"permission": {"read": {"keys/*": "deny", "src/*.pem": "deny"}}}
     write_files(
         root,
@@ -236,7 +238,7 @@ async def test_lines_are_found_with_their_places_in_bytes(tmp_path: Path, root: 
 
 
 @pytest.mark.spec("X-01")
-async def test_files_and_folders_are_found_by_some_of_their_letters(tmp_path: Path, root: Path) -> None:
+async def test_files_and_folders_are_found_by_fuzzy_search(tmp_path: Path, root: Path) -> None:
     write_files(
         root, {"src/server/file.py": "", "src/server/profile.py": "", "docs/file.md": "", "x.log": ""}
     )
@@ -259,7 +261,7 @@ async def test_files_and_folders_are_found_by_some_of_their_letters(tmp_path: Pa
     assert [each.status for each in bad] == [400] * 5
 
 
-async def test_a_name_that_is_no_text_does_not_break_a_listing(tmp_path: Path, root: Path) -> None:
+async def test_a_file_name_that_is_not_utf8_does_not_break_a_listing(tmp_path: Path, root: Path) -> None:
     os.close(os.open(os.fsencode(root) + b"/bad-\xff-name", os.O_CREAT | os.O_WRONLY, 0o600))
     async with serve_project(tmp_path, root) as at:
         listed = [each["name"] for each in await at.json("/file?path=.")]

@@ -19,7 +19,7 @@ def changed(told: list[dict[str, Any]]) -> list[tuple[str, str, int, int]]:
 
 
 @pytest.mark.spec("X-01")
-async def test_changes_are_told_with_their_patches(tmp_path: Path, root: Path) -> None:
+async def test_changes_are_listed_with_their_patches(tmp_path: Path, root: Path) -> None:
     write_files(root, {"gone.txt": "g\n", "was a file": "f\n", 'odd "name"\n.txt': "1\n", "run.sh": "x\n"})
     run_git(root, "add", "-A")
     run_git(root, "commit", "-qm", "more")
@@ -69,7 +69,7 @@ async def test_changes_are_told_with_their_patches(tmp_path: Path, root: Path) -
 
 
 @pytest.mark.spec("X-01")
-async def test_a_branch_is_compared_with_where_it_began(tmp_path: Path, root: Path) -> None:
+async def test_a_branch_is_compared_with_its_merge_base(tmp_path: Path, root: Path) -> None:
     run_git(root, "switch", "-qc", "side")
     write_files(root, {"side.txt": "s\n"})
     run_git(root, "add", "-A")
@@ -91,9 +91,7 @@ async def test_a_branch_is_compared_with_where_it_began(tmp_path: Path, root: Pa
     assert detached == {"default_branch": "main"}
 
 
-async def test_a_repository_without_a_commit_and_a_folder_without_git_are_told(
-    tmp_path: Path, root: Path
-) -> None:
+async def test_new_repositories_plain_folders_and_worktrees_are_reported(tmp_path: Path, root: Path) -> None:
     new, plain, tree = tmp_path / "new", tmp_path / "plain", tmp_path / "tree"
     run_git(tmp_path, "init", "-qb", "trunk", str(new))
     write_files(new, {"a": "1\n", "b": "2\n"})
@@ -196,7 +194,7 @@ async def test_a_hostile_submodule_runs_nothing(tmp_path: Path, root: Path) -> N
     assert mark.exists(), "git itself would have run it"
 
 
-async def test_damaged_files_of_git_are_a_sentence_or_nothing(tmp_path: Path, root: Path) -> None:
+async def test_damaged_git_files_are_an_error_message_or_an_empty_answer(tmp_path: Path, root: Path) -> None:
     async with serve_project(tmp_path, root) as at:
         (root / ".git/index").write_bytes(b"DIRC" + b"\xff" * 100)
         index = await at.get("/vcs/status")

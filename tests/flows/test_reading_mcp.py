@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from tests.support.git import write_files
 from tests.support.home import SECRET_KEY, root
 from tests.support.http.client import Response
 from tests.support.http.server import ProjectClient, serve_project
-from tests.support.mcp.session import COMPILED, SERVER, Ledger, until_dead
-from tests.support.wait import PATIENCE
+from tests.support.mcp.session import COMPILED, Ledger, forked_server, until_dead
+from tests.support.wait import PATIENCE, wait_until
 
 __all__ = ["root"]
 
@@ -28,14 +27,15 @@ async def add(at: ProjectClient, name: str, **config: Any) -> Response:
 
 
 async def state_after(at: ProjectClient, ended: Callable[[Any], bool]) -> Any:
-    async with asyncio.timeout(PATIENCE):
-        while not ended(states := await at.json("/mcp")):
-            pass
-    return states
+    async def look() -> Any:
+        states = await at.json("/mcp")
+        return states if ended(states) else None
+
+    return await wait_until(look)
 
 
 @pytest.mark.spec("X-01")
-async def test_a_server_that_is_being_started_is_not_waited_for(
+async def test_the_list_does_not_wait_for_a_server_that_starts(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
@@ -52,7 +52,7 @@ async def test_a_server_that_is_being_started_is_not_waited_for(
 @pytest.mark.spec("X-01")
 async def test_a_server_is_added_used_switched_off_and_on(tmp_path: Path, root: Path) -> None:
     ledger = Ledger(tmp_path / "ledger")
-    command = [sys.executable, SERVER]
+    command = list(forked_server())
     environment = {"LEDGER": str(ledger.file), **COMPILED}
     other = tmp_path / "other"
     other.mkdir()
@@ -81,7 +81,7 @@ async def test_a_server_is_added_used_switched_off_and_on(tmp_path: Path, root: 
     assert len(ledger.lines("start")) == 2
 
 
-async def test_a_server_that_does_not_start_says_why_and_another_may_take_its_place(
+async def test_a_server_that_failed_to_start_is_reported_and_can_be_replaced(
     tmp_path: Path, root: Path
 ) -> None:
     async with serve_project(tmp_path, root) as at:
@@ -95,7 +95,7 @@ async def test_a_server_that_does_not_start_says_why_and_another_may_take_its_pl
     assert off.json == {"x": {"status": "disabled"}}
 
 
-async def test_what_cannot_be_done_is_refused(tmp_path: Path, root: Path) -> None:
+async def test_an_invalid_or_unsupported_request_for_a_server_is_refused(tmp_path: Path, root: Path) -> None:
     async with serve_project(tmp_path, root) as at:
         await add(at, "there", type="local", command=["true"], enabled=False)
         bad = [
@@ -124,7 +124,7 @@ async def test_what_cannot_be_done_is_refused(tmp_path: Path, root: Path) -> Non
     assert states == {"there": {"status": "disabled"}}
 
 
-def test_a_program_between_pipes_is_spoken_to_under_uvloop(tmp_path: Path) -> None:
+def test_a_piped_process_works_under_uvloop(tmp_path: Path) -> None:
     """As `serve` runs: its transports are no subclass of asyncio's."""
 
     async def echo() -> bytes:

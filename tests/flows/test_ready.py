@@ -19,7 +19,7 @@ from tests.support.http.client import HttpClient, Response
 from tests.support.http.server import serve_runtime
 from tests.support.process.full_disk import LONG, LastPage, Sender, open_limited
 from tests.support.runtime import open_sqlite_runtime
-from tests.support.wait import PATIENCE
+from tests.support.wait import wait_until
 
 T = TypeVar("T")
 SETUP = Setup(model=ScriptedModel({"hi": [[say("Hello.")]]}))
@@ -51,10 +51,12 @@ class Slow:
 
 async def until(caller: HttpClient, status: int) -> Response:
     """An answer counts for a moment: whoever asks again hears of the change."""
-    async with asyncio.timeout(PATIENCE):
-        while (told := await caller.get("/ready")).status != status:  # noqa: ASYNC110  only asking tells
-            await asyncio.sleep(0.05)
-    return told
+
+    async def look() -> Response | None:
+        told = await caller.get("/ready")
+        return told if told.status == status else None
+
+    return await wait_until(look)
 
 
 def reason(told: Response) -> Any:
@@ -84,7 +86,7 @@ async def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path: Path
     assert listed.status == 200
 
 
-async def test_a_store_that_hangs_is_not_ready_and_is_asked_once(
+async def test_a_store_that_hangs_is_not_ready_and_is_tried_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readiness, "TIMEOUT_SECONDS", 0.3)
@@ -110,7 +112,7 @@ async def test_a_store_that_hangs_is_not_ready_and_is_asked_once(
     assert tried == 1
 
 
-async def test_many_who_ask_together_cost_one_write(tmp_path: Path) -> None:
+async def test_concurrent_readiness_requests_cost_one_write(tmp_path: Path) -> None:
     found: list[Slow] = []
 
     def behind(database: PolledDatabase) -> PolledDatabase:

@@ -72,7 +72,7 @@ async def test_closing_leaves_nothing_half_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-11", "C-10")
-async def test_an_abort_while_nobody_serves_is_acknowledged_and_carried_out_by_who_serves_next(
+async def test_an_abort_without_a_serving_runtime_is_applied_by_the_next_one(
     tmp_path: Path,
 ) -> None:
     async with open_stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
@@ -89,7 +89,7 @@ async def test_an_abort_while_nobody_serves_is_acknowledged_and_carried_out_by_w
 
 
 @pytest.mark.spec("X-11")
-async def test_closing_again_and_again_is_no_crash_loop(tmp_path: Path) -> None:
+async def test_repeated_closes_are_not_taken_for_a_crash_loop(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
         await at.runtime.send(at.session_id, "go")
         await at.listener.until_text("I beg")
@@ -106,7 +106,7 @@ async def test_closing_again_and_again_is_no_crash_loop(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("effect", "output", "runs"), [("once", IN_DOUBT, 0), ("idempotent", "again", 1), ("none", "again", 1)]
 )
-async def test_a_tool_that_was_cut_off_runs_again_only_if_it_may(
+async def test_a_tool_that_was_cut_off_runs_again_only_if_its_effect_allows(
     tmp_path: Path, effect: str, output: str, runs: int
 ) -> None:
     first, second = Gate("gate", effect=effect), Gate("gate", result="again", effect=effect)
@@ -125,7 +125,7 @@ async def test_a_tool_that_was_cut_off_runs_again_only_if_it_may(
 
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize(("found", "output"), [(Completed("it was done"), "it was done"), (None, IN_DOUBT)])
-async def test_a_tool_may_find_out_what_became_of_it(
+async def test_a_tool_reconciles_its_own_call_after_a_restart(
     tmp_path: Path, found: Completed | None, output: str
 ) -> None:
     keys: list[str] = []
@@ -154,7 +154,7 @@ async def test_a_tool_may_find_out_what_became_of_it(
 
 
 @pytest.mark.spec("X-11")
-async def test_what_waits_is_still_there_and_goes_on_when_its_result_comes(tmp_path: Path) -> None:
+async def test_a_pending_call_survives_a_restart_and_accepts_its_result(tmp_path: Path) -> None:
     deploy = build_pending_tool("gate")
     async with open_stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         await at.prompt("go")
@@ -187,7 +187,7 @@ async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-11")
-async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: Path) -> None:
+async def test_a_call_that_expired_while_no_process_ran_is_settled_at_the_start(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
     setup = Setup(model=model, open_workplaces=fixed_tools([build_pending_tool("gate", seconds=60)]))
     async with open_sqlite_runtime(tmp_path, setup, clock=clock) as runtime:
@@ -202,7 +202,7 @@ async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: P
 
 
 @pytest.mark.spec("X-11")
-async def test_who_waits_for_an_answer_hears_that_the_runtime_is_closed(tmp_path: Path) -> None:
+async def test_a_waiting_prompt_raises_closed_when_the_runtime_closes(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
@@ -212,7 +212,7 @@ async def test_who_waits_for_an_answer_hears_that_the_runtime_is_closed(tmp_path
             await prompt
 
 
-async def test_closing_in_the_middle_of_an_error_lets_the_error_through(tmp_path: Path) -> None:
+async def test_an_error_in_the_body_of_a_runtime_propagates_through_the_close(tmp_path: Path) -> None:
     gate = Gate("gate")
 
     async def fail_while_it_runs() -> None:

@@ -85,7 +85,7 @@ async def test_an_ended_task_goes_on_with_its_whole_history(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("T-08", "T-03")
-async def test_a_resumed_task_is_resumed_until_it_ends(tmp_path: Path) -> None:
+async def test_a_resumed_task_has_the_status_resumed_until_it_ends(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {**BASE, "b": [[call("gate")], [say("Second.")]]}
     async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
@@ -105,7 +105,7 @@ async def test_a_resumed_task_is_resumed_until_it_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T-08", "T-12")
-async def test_a_resume_that_fails_says_so(tmp_path: Path) -> None:
+async def test_the_notice_of_a_failed_resume_reports_the_failure(tmp_path: Path) -> None:
     scenes: RequestScript = {**BASE, "b": [[fail("no more")]]}
     async with open_delegation_stage(tmp_path, scenes) as at:
         await _ended_once(at)
@@ -145,7 +145,7 @@ async def test_a_resume_of_a_running_task_is_queued_and_read_before_its_next_ste
 
 
 @pytest.mark.spec("T-08")
-async def test_what_a_person_says_to_a_running_child_is_read_before_its_next_step(tmp_path: Path) -> None:
+async def test_a_prompt_to_a_running_child_is_read_before_its_next_step(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {**BASE, "a": [[call("gate")], [say("First.")]], "and this": [[say("Both.")]]}
     async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
@@ -164,7 +164,7 @@ async def test_what_a_person_says_to_a_running_child_is_read_before_its_next_ste
 
 
 @pytest.mark.spec("T-08")
-async def test_what_a_person_says_to_an_ended_child_is_answered_and_ends_no_task_twice(
+async def test_a_prompt_to_an_ended_child_is_answered_without_a_second_notice(
     tmp_path: Path,
 ) -> None:
     scenes: RequestScript = {**BASE, "hello": [[say("Hi.")]]}
@@ -223,7 +223,7 @@ async def test_a_vanished_session_is_an_error_that_suggests_a_new_task(tmp_path:
 
 
 @pytest.mark.spec("T-08")
-async def test_a_person_resumes_a_task_and_its_parent_is_told(tmp_path: Path) -> None:
+async def test_a_resume_by_a_person_sends_a_notice_to_the_parent(tmp_path: Path) -> None:
     async with open_delegation_stage(tmp_path, BASE) as at:
         task = await _ended_once(at)
         for _ in range(2):
@@ -238,7 +238,7 @@ async def test_a_person_resumes_a_task_and_its_parent_is_told(tmp_path: Path) ->
 
 
 @pytest.mark.spec("T-08", "T-14")
-async def test_a_follow_up_that_nobody_read_is_read_after_a_restart(tmp_path: Path) -> None:
+async def test_an_unread_follow_up_is_read_after_a_restart(tmp_path: Path) -> None:
     gate = Gate("gate", effect="idempotent")
     scenes: RequestScript = {**BASE, "a": [[call("gate")], [say("First.")]]}
     async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
@@ -260,7 +260,7 @@ async def test_a_follow_up_that_nobody_read_is_read_after_a_restart(tmp_path: Pa
 
 
 @pytest.mark.spec("T-10")
-async def test_a_resumed_task_is_listed_as_such(tmp_path: Path) -> None:
+async def test_the_list_marks_a_resumed_task(tmp_path: Path) -> None:
     scenes: RequestScript = {**BASE, "list": [[call("asyncagents_list")], [say("Listed.")]]}
     async with open_delegation_stage(tmp_path, scenes) as at:
         task = await _ended_once(at)

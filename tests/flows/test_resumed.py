@@ -56,7 +56,7 @@ async def heard(runtime: Runtime, data: Path, path: str = "/event") -> list[Any]
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("path", ["/event", "/global/event"])
-async def test_who_comes_back_hears_of_the_answer_that_he_missed(tmp_path: Path, path: str) -> None:
+async def test_a_new_listener_gets_the_answer_given_since_the_restart(tmp_path: Path, path: str) -> None:
     session_id = await cut_off(tmp_path)
     async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
         await wait_until_idle(runtime, session_id)
@@ -70,7 +70,7 @@ async def test_who_comes_back_hears_of_the_answer_that_he_missed(tmp_path: Path,
 
 
 @pytest.mark.spec("X-01")
-async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: Path) -> None:
+async def test_a_new_listener_gets_events_of_a_parent_that_waited_for_its_child(tmp_path: Path) -> None:
     scenes: Any = {"go": [[call("task", description="look", prompt="child", subagent_type="general")]]}
     async with open_delegation_stage(tmp_path, {**scenes, "child": [[say("I beg"), pause(3600)]]}) as at:
         await at.runtime.send(at.session_id, "go")
@@ -85,7 +85,7 @@ async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: P
 
 
 @pytest.mark.spec("X-01")
-async def test_a_session_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
+async def test_an_unreadable_session_does_not_hide_events_of_another(tmp_path: Path) -> None:
     spoiled, session_id = await cut_off(tmp_path), await cut_off(tmp_path)
     spoil_row(tmp_path, spoiled, "session")
     async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
@@ -96,7 +96,7 @@ async def test_a_session_that_cannot_be_read_harms_no_other(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("X-01")
-async def test_who_comes_back_hears_what_a_session_that_rested_was_told_and_asks_meanwhile(
+async def test_a_new_listener_gets_a_prompt_and_an_ask_since_the_restart(
     tmp_path: Path,
 ) -> None:
     """A terminal sends a prompt as soon as the server is there, and listens again some seconds later."""
@@ -117,7 +117,7 @@ async def test_who_comes_back_hears_what_a_session_that_rested_was_told_and_asks
 
 
 @pytest.mark.spec("X-01")
-async def test_what_began_after_the_start_and_what_rests_since_before_it_are_not_told_again(
+async def test_sessions_at_rest_and_new_sessions_are_not_replayed_to_a_listener(
     tmp_path: Path,
 ) -> None:
     async with open_stage(tmp_path, ANSWER) as at:
@@ -130,7 +130,7 @@ async def test_what_began_after_the_start_and_what_rests_since_before_it_are_not
 
 
 @pytest.mark.spec("X-01")
-async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
+async def test_a_listener_after_the_replay_period_gets_no_earlier_events(tmp_path: Path) -> None:
     session_id = await cut_off(tmp_path)
     clock = FakeClock(SystemClock().now())
     setup = Setup(model=ScriptedModel(ANSWER), open_workplaces=fixed_tools([]))
@@ -143,7 +143,7 @@ async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_child_that_was_made_below_an_older_session_is_told_of(tmp_path: Path) -> None:
+async def test_a_new_child_of_an_older_session_is_replayed_to_a_listener(tmp_path: Path) -> None:
     async with open_stage(tmp_path, ANSWER) as at:
         await at.runtime.prompt(at.session_id, "go")
     async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:

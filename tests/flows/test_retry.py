@@ -22,7 +22,7 @@ from asyncagents.llm.scripted import ScriptedModel, ScriptStep, end, fail, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
 from tests.support.runtime import EventListener, answer_of, open_sqlite_runtime, open_stage
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 HOUR = 3600.0
 
@@ -92,7 +92,7 @@ async def test_after_five_retries_the_failure_is_the_answer(
 
 
 @pytest.mark.spec("C-05")
-async def test_a_failure_that_will_not_pass_is_not_tried_again(tmp_path: Path) -> None:
+async def test_a_permanent_failure_is_not_tried_again(tmp_path: Path) -> None:
     async with open_stage(tmp_path, Flaky((fail("no such model"),))) as at:
         answer = await at.prompt("go")
     assert len(at.model.requests) == 1
@@ -101,7 +101,7 @@ async def test_a_failure_that_will_not_pass_is_not_tried_again(tmp_path: Path) -
 
 
 @pytest.mark.spec("C-05", "C-01")
-async def test_a_step_that_broke_off_is_closed_for_people_and_hidden_from_the_model(tmp_path: Path) -> None:
+async def test_a_step_that_broke_off_is_stored_as_failed_and_hidden_from_the_model(tmp_path: Path) -> None:
     broken = (say("I beg"), fail("reset by peer", retryable=True, retry_after=0.0))
     async with open_stage(tmp_path, Flaky(broken)) as at:
         answer = await at.prompt("go")
@@ -119,7 +119,7 @@ async def test_a_step_that_broke_off_is_closed_for_people_and_hidden_from_the_mo
 
 @pytest.mark.spec("C-01", "C-05")
 @pytest.mark.parametrize("finish", [None, "unknown", "error"])
-async def test_a_stream_without_a_reason_waits_before_it_is_tried_again(
+async def test_a_stream_without_a_finish_reason_waits_before_it_is_tried_again(
     tmp_path: Path, finish: Finish | None
 ) -> None:
     async with open_stage(tmp_path, ScriptedModel({}, otherwise=(end(finish),))) as at:
@@ -157,8 +157,7 @@ async def test_a_long_wait_is_a_row_that_a_later_process_takes_up(tmp_path: Path
         session = await runtime.create_session(directory=tmp_path)
         await runtime.send(session.id, "go", key="k1")
         status = await _until_retry(runtime, session.id)
-        while runtime.live:  # noqa: ASYNC110  the run ends by itself
-            await asyncio.sleep(0.001)
+        await wait_until(lambda: not runtime.live)  # the run ends by itself
     assert status.next >= clock.now() + HOUR * 1000
 
     async with open_sqlite_runtime(tmp_path, Setup(model=model), clock=clock) as runtime:
@@ -247,7 +246,7 @@ def two_at_once(model: ModelRef) -> int:
     return 2
 
 
-async def test_a_model_is_asked_no_more_often_at_once_than_its_limit_and_in_order(tmp_path: Path) -> None:
+async def test_requests_to_a_model_keep_to_its_limit_and_their_order(tmp_path: Path) -> None:
     model = Crowd()
     async with open_sqlite_runtime(tmp_path, Setup(model=model, concurrency=two_at_once)) as runtime:
         sessions = [await runtime.create_session(directory=tmp_path) for _ in range(8)]
@@ -271,7 +270,7 @@ class Slow(ScriptedModel):
             yield event
 
 
-async def test_an_abort_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
+async def test_an_abort_removes_a_request_from_the_queue_of_its_model(tmp_path: Path) -> None:
     model = Slow()
     async with open_sqlite_runtime(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime:
         with inside(runtime).bus.subscribe() as subscription:
@@ -289,7 +288,7 @@ async def test_an_abort_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
             assert (await runtime.prompt(second.id, "three")).text == "ok"
 
 
-async def test_an_abort_from_another_runtime_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
+async def test_an_abort_from_another_runtime_removes_a_request_from_the_queue(tmp_path: Path) -> None:
     model = Slow()
     async with (
         open_sqlite_runtime(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime,

@@ -31,7 +31,7 @@ async def test_a_prompt_is_undone_with_its_files_and_redone(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("X-01")
-async def test_a_step_that_changes_files_says_what_and_a_trivial_turn_takes_no_snapshot(
+async def test_a_step_that_changes_files_lists_them_and_another_takes_no_snapshot(
     tmp_path: Path,
 ) -> None:
     async with open_revert_project(tmp_path) as at:
@@ -61,7 +61,7 @@ async def test_a_step_that_changes_files_says_what_and_a_trivial_turn_takes_no_s
 
 
 @pytest.mark.spec("X-01")
-async def test_the_next_prompt_removes_what_was_undone_and_the_model_never_reads_it(tmp_path: Path) -> None:
+async def test_the_next_prompt_removes_undone_messages_also_from_the_model_input(tmp_path: Path) -> None:
     async with open_revert_project(tmp_path) as at:
         await at.prompt("hello")
         await at.prompt("go")

@@ -31,7 +31,7 @@ async def _change(
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("kind", ["step-start", "step-finish"])
-async def test_the_name_of_a_snapshot_is_no_option_of_git(tmp_path: Path, kind: str) -> None:
+async def test_a_snapshot_name_is_not_passed_to_git_as_an_option(tmp_path: Path, kind: str) -> None:
     root, victim = tmp_path / "project", tmp_path / "victim"
     create_repository(root, REVERT_FILES)
     victim.write_text("precious")
@@ -47,7 +47,7 @@ async def test_the_name_of_a_snapshot_is_no_option_of_git(tmp_path: Path, kind: 
 
 
 @pytest.mark.spec("X-01")
-async def test_an_undo_takes_nothing_of_what_git_itself_keeps(tmp_path: Path) -> None:
+async def test_an_undo_does_not_change_files_of_git(tmp_path: Path) -> None:
     root = tmp_path / "project"
     create_repository(root, REVERT_FILES)
     before = (root / ".git/config").read_bytes()
@@ -61,7 +61,7 @@ async def test_an_undo_takes_nothing_of_what_git_itself_keeps(tmp_path: Path) ->
 
 
 @pytest.mark.spec("X-01")
-async def test_an_undo_removes_nothing_that_a_redo_could_not_bring_back(tmp_path: Path) -> None:
+async def test_an_undo_removes_no_file_that_a_redo_could_not_restore(tmp_path: Path) -> None:
     root = tmp_path / "project"
     create_repository(root, {**REVERT_FILES, ".gitignore": ".env\n"})
     (root / ".env").write_text("KEY=1\n")
@@ -75,7 +75,7 @@ async def test_an_undo_removes_nothing_that_a_redo_could_not_bring_back(tmp_path
 
 
 @pytest.mark.spec("X-01")
-async def test_a_session_whose_snapshots_are_kept_no_more_is_undone_and_redone_without_its_files(
+async def test_an_undo_without_its_snapshots_changes_messages_and_no_files(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "project"

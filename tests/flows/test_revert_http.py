@@ -13,7 +13,7 @@ from tests.support.tool import Gate
 
 
 @pytest.mark.spec("X-01")
-async def test_a_client_undoes_looks_and_redoes(tmp_path: Path) -> None:
+async def test_a_client_undoes_reads_the_diff_and_redoes(tmp_path: Path) -> None:
     root = tmp_path / "project"
     create_repository(root, REVERT_FILES)
     coding = Config(data_dir=tmp_path / "data")
@@ -54,7 +54,7 @@ async def _refusals(at: StageClient, where: str, asked: str) -> list[int]:
 
 
 @pytest.mark.spec("X-01")
-async def test_what_cannot_be_undone_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_undo_or_one_during_work_is_refused(tmp_path: Path) -> None:
     gate = Gate("gate")
     script: Script = {"go": [[call("gate")], [say("Through.")]]}
     async with serve_stage(tmp_path, script, tools=[gate.tool], undoes=True) as at:

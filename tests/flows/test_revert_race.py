@@ -1,6 +1,5 @@
 """Undo and redo at the same moment as something else."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,11 @@ from asyncagents.testing.inside import inside
 from tests.support.delegation import launch_task
 from tests.support.project import GO, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.tool import Gate
-from tests.support.wait import PATIENCE
+from tests.support.wait import wait_until
 
 
 @pytest.mark.spec("X-01")
-async def test_what_a_task_was_doing_to_files_when_it_was_ended_is_put_back(tmp_path: Path) -> None:
+async def test_an_undo_restores_files_that_a_running_task_changed(tmp_path: Path) -> None:
     gate = Gate("gate")
     script: Script = {
         "go": [[launch_task("Work", "child work")], [say("Launched.")]],
@@ -28,16 +27,14 @@ async def test_what_a_task_was_doing_to_files_when_it_was_ended_is_put_back(tmp_
     async with open_revert_project(tmp_path, script, tools=[gate.tool]) as at:
         await at.prompt("go")
         await gate.until_started()
-        async with asyncio.timeout(PATIENCE):
-            while (tmp_path / "project" / "c.txt").exists():  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await wait_until(lambda: not (tmp_path / "project" / "c.txt").exists())
         (asked, *_) = await prompt_ids(at)
         await at.runtime.reverts.revert(at.session_id, asked)
         assert read_tree(tmp_path / "project") == REVERT_FILES
 
 
 @pytest.mark.spec("X-01")
-async def test_a_turn_that_came_and_went_since_the_look_is_not_undone_unseen(tmp_path: Path) -> None:
+async def test_an_undo_that_was_planned_before_another_turn_is_refused(tmp_path: Path) -> None:
     """Its messages would go, and what it did to files would stay."""
     async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
@@ -71,7 +68,7 @@ async def test_a_command_after_an_undo_that_was_cut_off_makes_it_final(tmp_path:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_copy_ends_where_an_undo_begins_within_a_message(tmp_path: Path) -> None:
+async def test_a_fork_ends_where_an_undo_within_a_message_begins(tmp_path: Path) -> None:
     script: Script = {
         "go": [[say("Kept."), call("work", text=GO)], [say("Secret.")]],
         "hello": [[say("Hi.")]],
@@ -90,7 +87,7 @@ async def test_a_copy_ends_where_an_undo_begins_within_a_message(tmp_path: Path)
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("undone", [True, False])
-async def test_the_id_of_a_message_that_is_gone_is_not_given_to_another(tmp_path: Path, undone: bool) -> None:
+async def test_the_id_of_a_deleted_message_is_not_reused(tmp_path: Path, undone: bool) -> None:
     async with open_revert_project(tmp_path) as at:
         asked = Ids(SystemClock(), SystemRng()).message()
         await at.runtime.prompt(at.session_id, "go", message_id=asked)

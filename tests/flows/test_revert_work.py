@@ -1,6 +1,5 @@
 """Undo and redo where work goes on: open calls, tasks, aborts, crashes, and what is refused."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from tests.support.delegation import launch_task
 from tests.support.project import GO, MORE, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.runtime import Stage, roles
 from tests.support.tool import Gate, build_pending_tool
-from tests.support.wait import PATIENCE
+from tests.support.wait import wait_until
 
 LATER = build_pending_tool("deploy", note="queued")
 
@@ -49,7 +48,7 @@ async def test_an_open_call_that_is_undone_is_settled_and_a_late_result_is_a_con
 
 
 @pytest.mark.spec("X-01")
-async def test_a_call_from_before_the_point_still_waits_and_its_result_makes_the_undo_final(
+async def test_a_result_for_a_call_before_the_undo_makes_the_undo_final(
     tmp_path: Path,
 ) -> None:
     script: Script = {
@@ -112,24 +111,20 @@ async def test_a_session_at_work_or_with_an_ask_is_busy(tmp_path: Path) -> None:
         gate.go.set()
         await at.runtime.wait(at.session_id)
         await at.runtime.send(at.session_id, "ask")
-        async with asyncio.timeout(PATIENCE):
-            while not await at.runtime.asks(at.session_id):  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await wait_until(lambda: at.runtime.asks(at.session_id))
         with pytest.raises(SessionBusy):
             await undo(at, sent)
         await at.abort()
 
 
 @pytest.mark.spec("X-01")
-async def test_what_an_aborted_step_did_to_files_is_undone_as_well(tmp_path: Path) -> None:
+async def test_an_undo_restores_files_that_an_aborted_step_changed(tmp_path: Path) -> None:
     gate = Gate("gate")
     script: Script = {"go": [[call("work", text=GO), call("gate")], [say("No.")]]}
     async with open_revert_project(tmp_path, script, tools=[gate.tool]) as at:
         sent = await at.runtime.send(at.session_id, "go")
         await gate.until_started()
-        async with asyncio.timeout(PATIENCE):
-            while (tmp_path / "project" / "c.txt").exists():  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await wait_until(lambda: not (tmp_path / "project" / "c.txt").exists())
         await at.abort()
         (patch,) = [part for e in await at.messages() for part in e.parts if isinstance(part, PatchPart)]
         await undo(at, sent)
@@ -138,7 +133,7 @@ async def test_what_an_aborted_step_did_to_files_is_undone_as_well(tmp_path: Pat
 
 
 @pytest.mark.spec("X-01")
-async def test_from_a_part_on_what_came_before_it_stays(tmp_path: Path) -> None:
+async def test_an_undo_from_a_part_on_keeps_the_parts_before_it(tmp_path: Path) -> None:
     script: Script = {
         "go": [[call("work", text=GO)], [say("Between."), call("work", text=MORE)], [say("End.")]],
         "hello": [[say("Hi.")]],
@@ -182,7 +177,7 @@ async def test_an_undo_that_was_cut_off_is_completed_before_the_model_reads_on(t
 
 
 @pytest.mark.spec("X-01")
-async def test_where_no_snapshots_are_taken_messages_are_undone_and_it_is_said_why(tmp_path: Path) -> None:
+async def test_an_undo_without_snapshots_changes_messages_only_and_notes_the_reason(tmp_path: Path) -> None:
     async with open_revert_project(tmp_path, snapshot=False) as at:
         await at.prompt("go")
         (asked,) = await prompt_ids(at)
@@ -198,7 +193,7 @@ async def test_where_no_snapshots_are_taken_messages_are_undone_and_it_is_said_w
 
 
 @pytest.mark.spec("X-01")
-async def test_listeners_hear_what_is_removed_and_a_reader_of_the_feed_learns_of_it(tmp_path: Path) -> None:
+async def test_removed_messages_are_published_and_are_in_the_feed(tmp_path: Path) -> None:
     async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
         (asked,) = await prompt_ids(at)
@@ -216,7 +211,7 @@ async def test_listeners_hear_what_is_removed_and_a_reader_of_the_feed_learns_of
 
 
 @pytest.mark.spec("X-01")
-async def test_what_was_said_under_a_key_and_undone_is_not_said_again(tmp_path: Path) -> None:
+async def test_a_prompt_with_the_key_of_an_undone_prompt_is_not_admitted_again(tmp_path: Path) -> None:
     async with open_revert_project(tmp_path) as at:
         sent = await at.runtime.send(at.session_id, "hello", key="k")
         await at.runtime.wait(at.session_id)
@@ -228,7 +223,7 @@ async def test_what_was_said_under_a_key_and_undone_is_not_said_again(tmp_path: 
 
 
 @pytest.mark.spec("X-01")
-async def test_a_summary_that_is_undone_stands_for_nothing_any_more(tmp_path: Path) -> None:
+async def test_an_undone_summary_no_longer_replaces_messages(tmp_path: Path) -> None:
     script: Script = {"one": [[say("First.")]], "two": [[say("Second.")]]}
     async with open_revert_project(tmp_path, script) as at:
         await at.prompt("one")
@@ -243,7 +238,7 @@ async def test_a_summary_that_is_undone_stands_for_nothing_any_more(tmp_path: Pa
 
 
 @pytest.mark.spec("X-01")
-async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
+async def test_an_undo_of_an_unknown_message_or_part_is_not_found(tmp_path: Path) -> None:
     async with open_revert_project(tmp_path) as at:
         await at.prompt("hello")
         (asked,) = await prompt_ids(at)
@@ -258,7 +253,7 @@ async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_after_each_turn_listeners_hear_what_the_session_has_changed_so_far(tmp_path: Path) -> None:
+async def test_each_turn_publishes_the_diff_of_the_whole_session(tmp_path: Path) -> None:
     """OpenCode's terminal puts it in the place of `GET /session/{id}/diff`, which is of the whole session."""
     async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
@@ -273,7 +268,7 @@ async def test_after_each_turn_listeners_hear_what_the_session_has_changed_so_fa
 
 
 @pytest.mark.spec("X-01")
-async def test_after_an_undo_and_a_redo_listeners_hear_which_changes_are_left(tmp_path: Path) -> None:
+async def test_an_undo_and_a_redo_publish_the_remaining_diff(tmp_path: Path) -> None:
     async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
         await at.listener.until(SessionDiff)

@@ -38,7 +38,7 @@ async def test_a_task_is_confined_as_its_launcher_is(tmp_path: Path, confined: b
     assert outside.exists() is not confined
 
 
-async def test_a_sandboxed_agent_without_bwrap_is_told_why_and_runs_nothing(
+async def test_a_sandboxed_command_fails_with_the_reason_where_bwrap_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncagents.tools.process.processes.SYSTEM_FOLDERS", ())
@@ -59,7 +59,7 @@ async def test_a_sandboxed_agent_without_bwrap_is_told_why_and_runs_nothing(
     assert not (tmp_path / "project" / "ran").exists()
 
 
-async def test_what_a_person_runs_himself_is_not_confined(tmp_path: Path) -> None:
+async def test_a_shell_command_of_a_person_is_not_sandboxed(tmp_path: Path) -> None:
     async with open_delegation_project(
         tmp_path, {"go": [[say("Ok.")]]}, sandbox=SandboxConfig(network=False)
     ) as at:

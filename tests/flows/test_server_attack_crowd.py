@@ -1,6 +1,5 @@
 """Crowds: however many connections programs without the token hold, who has it comes in."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from asyncagents.server.http.timeouts import Timeouts
 from tests.support.http.client import Response
 from tests.support.http.raw import RawConnection, Target, open_target
-from tests.support.wait import PATIENCE
+from tests.support.wait import wait_until
 
 EVENTS, HEALTH, PENDING = "/v1/events", "/v1/health", "/async-tool/pending"
 WEBHOOK = "/async-tool/webhook"
@@ -54,15 +53,13 @@ async def _until_full(at: Target, wires: list[RawConnection], requests: list[byt
     ]
     for wire in whole:
         assert (await wire.read_response()).status == 200
-    async with asyncio.timeout(PATIENCE):
-        while len(at.buffered_bytes()) < len(wires):  # noqa: ASYNC110  the server accepts them
-            await asyncio.sleep(0.01)
+    await wait_until(lambda: len(at.buffered_bytes()) >= len(wires))  # the server accepts them
 
 
 @pytest.mark.parametrize(
     "kind", ["streams", "nothing said", "half a head", "half a body", "streams and bodies", "kept"]
 )
-async def test_no_crowd_without_the_token_keeps_out_who_has_it(tmp_path: Path, kind: str) -> None:
+async def test_clients_without_the_token_never_block_a_client_that_has_it(tmp_path: Path, kind: str) -> None:
     async with open_target(tmp_path, timeouts=TIMEOUTS) as at:
         requests = await _crowd(at, kind)
         async with _opened(at, *requests) as wires:
@@ -97,7 +94,7 @@ async def test_streams_without_the_token_have_a_quarter_of_the_connections(tmp_p
     assert freed.status == 200
 
 
-async def test_places_of_streams_come_back_however_streams_end(tmp_path: Path) -> None:
+async def test_a_stream_frees_its_place_after_head_a_refusal_or_a_disconnect(tmp_path: Path) -> None:
     """Looked at with HEAD, refused by what they ask, or hung up on."""
     async with open_target(tmp_path, timeouts=TIMEOUTS) as at:
         for _ in range(2 * SHARE):
@@ -107,7 +104,9 @@ async def test_places_of_streams_come_back_however_streams_end(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("silent_seconds", [0.0, 600.0])
-async def test_who_makes_room_is_who_is_missed_least(tmp_path: Path, silent_seconds: float) -> None:
+async def test_a_full_server_closes_the_least_important_connection_first(
+    tmp_path: Path, silent_seconds: float
+) -> None:
     """Never who has the token. Who says nothing has some time to speak."""
     timeouts = replace(TIMEOUTS, connections=5, silent_seconds=silent_seconds)
     async with open_target(tmp_path, timeouts=timeouts) as at, AsyncExitStack() as stack:
@@ -127,7 +126,7 @@ async def test_who_makes_room_is_who_is_missed_least(tmp_path: Path, silent_seco
             refused = await full.read_response()
         alive = [not wire.reader.at_eof() for wire in (own, *wires[5:])]
         wires[-1].reset()
-        await own.wait_for(lambda: len(at.buffered_bytes()) < 5)
+        await wait_until(lambda: len(at.buffered_bytes()) < 5)
 
     assert refused.status == 503
     assert refused.headers["retry-after"] == "1"

@@ -34,7 +34,7 @@ METHODS = ("HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "QUERY"
 
 @takes_root
 @pytest.mark.spec("Z-07")
-async def test_no_spelling_of_a_target_tells_another_user_anything(tmp_path: Path) -> None:
+async def test_no_spelling_of_a_target_reveals_data_to_another_user(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at:
         requests = [at.build_request("GET", each, {"Connection": "close"}) for each in TARGETS]
         heard = [(await request_as(OTHER_UID, "127.0.0.1", at.port, [each]))[0].status for each in requests]
@@ -43,7 +43,7 @@ async def test_no_spelling_of_a_target_tells_another_user_anything(tmp_path: Pat
 
 @pytest.mark.spec("Z-07")
 @pytest.mark.parametrize("value", ["203.0.113.7", "127.0.0.1", ""])
-async def test_what_a_proxy_hands_on_is_not_of_this_machine(tmp_path: Path, value: str) -> None:
+async def test_a_request_with_a_proxy_header_requires_the_token(tmp_path: Path, value: str) -> None:
     async with open_target(tmp_path) as at:
         alone = await at.request("GET", "/v1/tasks")
         heard = {name: (await at.request("GET", "/v1/tasks", {name: value})).status for name in OF_PROXIES}
@@ -95,7 +95,7 @@ IDS = (
 
 
 @pytest.mark.spec("Z-06")
-async def test_odd_questions_withdraw_no_approval(tmp_path: Path) -> None:
+async def test_invalid_requests_withdraw_no_approval(tmp_path: Path) -> None:
     async with serve_approvals(tmp_path) as (at, caller, _):
         before = await at.runtime.approvals.list(None)
         for query in QUERIES:
@@ -115,7 +115,7 @@ async def test_odd_questions_withdraw_no_approval(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("Z-07")
-async def test_a_client_of_ipv6_that_names_an_address_of_ipv4_is_known(tmp_path: Path) -> None:
+async def test_the_user_of_an_ipv4_mapped_ipv6_client_is_found(tmp_path: Path) -> None:
     """Its socket is of another family than the server's: the kernel lists it elsewhere."""
     with socket.create_server(("127.0.0.1", 0)) as listener, closing(UserLookup()) as users:
         try:

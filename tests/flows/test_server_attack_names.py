@@ -99,7 +99,7 @@ SENT_AWAY = (
 )
 
 
-async def test_a_name_of_this_machine_lets_in_and_any_other_is_sent_away(at: Target) -> None:
+async def test_a_host_header_of_this_machine_is_accepted_and_any_other_refused(at: Target) -> None:
     """By whatever route: also where nothing else is asked for."""
     let_in, sent_away = {}, {}
     for name in LET_IN:
@@ -136,13 +136,13 @@ async def test_a_name_of_this_machine_lets_in_and_any_other_is_sent_away(at: Tar
         (b"GET /v1/health HTTP/1.1\r\nHost: evil.example\r\n localhost\r\n\r\n", 400),
     ],
 )
-async def test_no_second_way_of_naming_a_host_counts(at: Target, raw: bytes, status: int) -> None:
+async def test_a_missing_or_ambiguous_host_is_refused(at: Target, raw: bytes, status: int) -> None:
     heard = await at.send_raw(raw)
 
     assert heard.status == status, heard
 
 
-async def test_a_preflight_of_a_rebound_name_is_sent_away_before_anything_is_said_of_origins(
+async def test_a_preflight_with_a_foreign_host_is_refused_despite_an_allowed_origin(
     tmp_path: Path,
 ) -> None:
     async with open_target(tmp_path, origins=("http://evil.example",)) as at:
@@ -153,7 +153,7 @@ async def test_a_preflight_of_a_rebound_name_is_sent_away_before_anything_is_sai
     assert heard.status == 403
 
 
-async def test_a_name_that_was_allowed_lets_in_however_it_is_written_but_only_with_the_token(
+async def test_an_allowed_host_is_matched_in_any_spelling_and_requires_the_token(
     tmp_path: Path,
 ) -> None:
     names = ("Agents.Example.org:8443", "[fd00::1]", "fd00::2")

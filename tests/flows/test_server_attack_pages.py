@@ -68,7 +68,7 @@ async def test_no_page_of_another_origin_reads_anything_without_the_token(tmp_pa
     assert not through
 
 
-async def test_two_origins_are_those_of_a_stranger_if_one_is(tmp_path: Path) -> None:
+async def test_two_origin_headers_are_refused_if_one_is_foreign(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at:
         raw = (
             f"GET /v1/tasks HTTP/1.1\r\nHost: {at.host}\r\nOrigin: http://{at.host}\r\nOrigin: {EVIL}\r\n\r\n"
@@ -93,7 +93,7 @@ async def test_two_origins_are_those_of_a_stranger_if_one_is(tmp_path: Path) -> 
         "*/*",
     ],
 )
-async def test_what_a_form_of_any_page_can_send_is_not_taken(tmp_path: Path, kind: str) -> None:
+async def test_a_body_that_is_not_application_json_is_refused(tmp_path: Path, kind: str) -> None:
     """A browser asks before it sends JSON across origins; before it sends these it does not."""
     body = b'{"pendingID": "call_1", "result": {"output": "forged"}}'
     async with open_target(tmp_path, auth=False) as at:
@@ -106,7 +106,7 @@ async def test_what_a_form_of_any_page_can_send_is_not_taken(tmp_path: Path, kin
     assert taken.status == 404  # there is no such call
 
 
-async def test_without_a_token_pages_of_other_origins_are_kept_out_all_the_same(tmp_path: Path) -> None:
+async def test_no_auth_still_refuses_pages_of_other_origins_and_proxies(tmp_path: Path) -> None:
     async with open_target(tmp_path, auth=False) as at:
         assert at.token == ""
         read = await at.request("GET", "/async-tool/pending")
@@ -122,7 +122,7 @@ async def test_without_a_token_pages_of_other_origins_are_kept_out_all_the_same(
     assert empty.status == 200
 
 
-async def test_what_status_says_of_origins_lets_a_page_read_only_with_the_token(tmp_path: Path) -> None:
+async def test_cors_headers_of_the_status_api_do_not_replace_the_token(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at:
         preflight = await at.request(
             "OPTIONS", "/v1/tasks", {"Origin": EVIL, "Access-Control-Request-Method": "GET"}
@@ -144,7 +144,7 @@ def _allowed(heard: Response) -> dict[str, str]:
     return {name: value for name, value in heard.headers.items() if name.startswith("access-control-")}
 
 
-async def test_cors_opens_to_one_origin_and_to_no_other(tmp_path: Path) -> None:
+async def test_the_cors_option_allows_one_origin_and_no_other(tmp_path: Path) -> None:
     ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     async with open_target(tmp_path, origins=(PAGE,)) as at:
         let_in = await at.request("OPTIONS", "/async-tool/result", {"Origin": PAGE, **ask})
@@ -186,7 +186,7 @@ async def test_cors_opens_to_one_origin_and_to_no_other(tmp_path: Path) -> None:
         "CF-Connecting-IP",
     ],
 )
-async def test_what_a_proxy_on_this_machine_hands_on_is_no_local_program(tmp_path: Path, header: str) -> None:
+async def test_a_request_forwarded_by_a_local_proxy_requires_the_token(tmp_path: Path, header: str) -> None:
     """Neither does what the header says make one of it."""
     async with open_target(tmp_path) as at:
         for value in ("203.0.113.9", "127.0.0.1", "for=127.0.0.1", ""):
@@ -211,7 +211,7 @@ async def test_what_a_proxy_on_this_machine_hands_on_is_no_local_program(tmp_pat
         "http://x y",
     ],
 )
-async def test_an_origin_that_no_page_has_or_that_any_has_is_not_let_in(tmp_path: Path, origin: str) -> None:
+async def test_an_invalid_or_wildcard_allowed_origin_is_a_config_error(tmp_path: Path, origin: str) -> None:
     """Whoever frames a page can make it one of `null`."""
     with pytest.raises(ConfigError, match="is not an origin"):
         async with open_target(tmp_path, origins=(origin,)):
@@ -229,7 +229,7 @@ async def test_an_origin_that_no_page_has_or_that_any_has_is_not_let_in(tmp_path
         ("tauri://localhost", "tauri://localhost"),
     ],
 )
-async def test_an_origin_may_be_written_as_people_write_it(tmp_path: Path, given: str, sent: str) -> None:
+async def test_an_allowed_origin_is_normalized(tmp_path: Path, given: str, sent: str) -> None:
     async with open_target(tmp_path, origins=(given,)) as at:
         heard = await at.request("GET", "/v1/tasks", {"Origin": sent})
         near = await at.request("GET", "/v1/tasks", {"Origin": f"{sent}1"})
@@ -239,7 +239,7 @@ async def test_an_origin_may_be_written_as_people_write_it(tmp_path: Path, given
 
 
 @pytest.mark.parametrize("host", ["", "http://x", "a/b", "user@host", "*.example.org", "a b", "a:b:c:x"])
-async def test_a_name_that_no_request_has_is_not_let_in(tmp_path: Path, host: str) -> None:
+async def test_an_invalid_allowed_host_name_is_a_config_error(tmp_path: Path, host: str) -> None:
     with pytest.raises(ConfigError, match="is not a host name"):
         async with open_target(tmp_path, hosts=(host,)):
             pass

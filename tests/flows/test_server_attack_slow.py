@@ -21,13 +21,14 @@ from tests.support.http.asgi import TOKEN, build_application
 from tests.support.http.client import Response
 from tests.support.http.raw import SHORT_TIMEOUTS, RawConnection, Target, open_target
 from tests.support.runtime import open_runtime
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 HEALTH = "/v1/health"
 RESULT, WEBHOOK = "/async-tool/result", "/async-tool/webhook"
 JSON = {"Content-Type": "application/json"}
 MEGABYTE = 1024 * 1024
 LENGTH = 12 * MEGABYTE
+FOREVER = 10 * PATIENCE
 LONG: Script = {"Long": [[say("x" * LENGTH)]]}
 
 
@@ -53,13 +54,15 @@ async def _drip(wire: RawConnection, data: bytes) -> Response:
 
 async def _until_gone(wire: RawConnection) -> None:
     """It reads nothing, so only what it sends tells."""
-    async with asyncio.timeout(PATIENCE):
-        while not wire.writer.transport.is_closing():
-            await wire.send(b"\r\n")
-            await asyncio.sleep(0.02)
+
+    async def is_closing() -> bool:
+        await wire.send(b"\r\n")
+        return wire.writer.transport.is_closing()
+
+    await wait_until(is_closing)
 
 
-async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_request_head_that_arrives_byte_by_byte_times_out(tmp_path: Path) -> None:
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
         heard = await _drip(wire, b"GET /v1/health HTTP/1.1\r\n" + b"X-A: b\r\n" * 1000)
 
@@ -67,7 +70,7 @@ async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) 
     assert heard.error_name == "RequestTimeoutError"
 
 
-async def test_a_head_on_a_kept_connection_is_waited_for_no_longer_than_the_first(tmp_path: Path) -> None:
+async def test_a_slow_head_on_a_kept_connection_times_out(tmp_path: Path) -> None:
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
         await wire.send(at.build_request("GET", HEALTH))
         assert (await wire.read_response()).status == 200
@@ -77,7 +80,7 @@ async def test_a_head_on_a_kept_connection_is_waited_for_no_longer_than_the_firs
 
 
 @pytest.mark.parametrize("first", [b"", b"\r\n", b"\r\n\r\n\r\n", b"G", b"GET /v1/health HTTP/1.1\r\nHost"])
-async def test_who_connects_and_says_nothing_more_is_not_kept(tmp_path: Path, first: bytes) -> None:
+async def test_a_connection_that_sends_no_whole_head_is_closed(tmp_path: Path, first: bytes) -> None:
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at:
         async with await at.connect() as fresh:
             await fresh.send(first)
@@ -89,7 +92,7 @@ async def test_who_connects_and_says_nothing_more_is_not_kept(tmp_path: Path, fi
             await kept.read_until_closed()
 
 
-async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_body_that_arrives_byte_by_byte_times_out(tmp_path: Path) -> None:
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
         await wire.send(
             at.build_request("POST", RESULT, {**at.bearer, **JSON, "Content-Length": "100000"}, b"{")
@@ -100,7 +103,7 @@ async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) 
     assert heard.headers["connection"] == "close"
 
 
-async def test_chunks_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) -> None:
+async def test_chunks_that_arrive_byte_by_byte_time_out(tmp_path: Path) -> None:
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
         await wire.send(
             at.build_request("POST", RESULT, {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}, b"")
@@ -110,7 +113,7 @@ async def test_chunks_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) 
     assert heard.status == 408
 
 
-async def test_a_body_that_nobody_reads_does_not_keep_the_connection(tmp_path: Path) -> None:
+async def test_an_unread_body_closes_the_connection(tmp_path: Path) -> None:
     """It is refused for another reason, answered without it, or for another route."""
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at:
         for path in (HEALTH, "/nowhere", RESULT, "/v1/tasks"):
@@ -122,7 +125,7 @@ async def test_a_body_that_nobody_reads_does_not_keep_the_connection(tmp_path: P
                 assert heard.headers["connection"] == "close", (method, path, heard)
 
 
-async def test_who_waits_to_be_told_to_send_his_body_is_refused_without_it(tmp_path: Path) -> None:
+async def test_a_request_with_expect_continue_is_refused_before_its_body(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at, await at.connect() as wire:
         head = {**JSON, "Expect": "100-continue", "Content-Length": "1000"}
         await wire.send(at.build_request("POST", RESULT, head))
@@ -136,7 +139,7 @@ async def test_who_waits_to_be_told_to_send_his_body_is_refused_without_it(tmp_p
     assert told.status == 100
 
 
-async def test_a_refusal_is_read_by_who_still_sends_and_the_connection_is_kept_if_it_was_all(
+async def test_a_connection_stays_open_after_a_refusal_if_the_body_was_sent_whole(
     tmp_path: Path,
 ) -> None:
     async with open_target(tmp_path) as at, await at.connect() as wire:
@@ -147,14 +150,14 @@ async def test_a_refusal_is_read_by_who_still_sends_and_the_connection_is_kept_i
             assert heard.headers.get("connection") is None
 
 
-async def test_an_idle_connection_is_not_kept_for_ever(tmp_path: Path) -> None:
+async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect() as wire:
         await wire.send(at.build_request("GET", HEALTH))
         assert (await wire.read_response()).status == 200
         assert await wire.read_until_closed() == b""
 
 
-async def test_what_comes_before_the_answer_is_not_read_and_its_sender_is_told(tmp_path: Path) -> None:
+async def test_pipelined_requests_after_the_first_are_dropped_with_a_close(tmp_path: Path) -> None:
     """A thousand requests in a row: one is answered, and it was the last."""
     async with open_target(tmp_path) as at, await at.connect() as wire:
         await wire.send(at.build_request("GET", HEALTH) * 1000)
@@ -166,7 +169,7 @@ async def test_what_comes_before_the_answer_is_not_read_and_its_sender_is_told(t
     assert rest == b""
 
 
-async def test_a_flood_of_requests_that_wait_for_no_answer_is_cut_off(tmp_path: Path) -> None:
+async def test_a_flood_of_pipelined_requests_behind_a_stream_is_cut_off(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at, await at.connect() as wire:
         await wire.send(at.build_request("GET", "/v1/events"))
         assert (await wire.read_response()).status == 200
@@ -176,7 +179,7 @@ async def test_a_flood_of_requests_that_wait_for_no_answer_is_cut_off(tmp_path: 
                 await wire.send(many)
 
 
-async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_disconnect_behind_a_pipelined_stream_leaves_nothing_running(tmp_path: Path) -> None:
     """What is asked after a stream was begun must not hide from the stream that its listener is gone."""
     async with open_target(tmp_path) as at:
         before = len(asyncio.all_tasks())
@@ -186,12 +189,10 @@ async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: P
                 assert (await wire.read_response()).status == 200
                 await wire.send(at.build_request("GET", HEALTH))
                 wire.reset()
-        async with asyncio.timeout(PATIENCE):
-            while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: len(asyncio.all_tasks()) <= before + 2)  # they end by themselves
 
 
-async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path) -> None:
+async def test_a_disconnect_removes_a_heavy_read_from_the_queue(tmp_path: Path) -> None:
     """No token is wanted for that: who asks again before he is answered had the board look for ever."""
     async with open_target(tmp_path) as at:
         (server,) = [
@@ -204,17 +205,15 @@ async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path)
             for _ in range(20):
                 async with await at.connect() as wire:
                     await wire.send(at.build_request("GET", "/v1/stats"))
-                    await wire.wait_for(lambda: len(asyncio.all_tasks()) > before)
+                    await wait_until(lambda: len(asyncio.all_tasks()) > before)
                     wire.reset()
-            async with asyncio.timeout(PATIENCE):
-                while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
-                    await asyncio.sleep(0.01)
+            await wait_until(lambda: len(asyncio.all_tasks()) <= before + 2)  # they end by themselves
         answered = await at.request("GET", "/v1/stats")
 
     assert answered.status == 200
 
 
-async def test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_prompt(tmp_path: Path) -> None:
+async def test_a_disconnect_during_a_wait_for_an_answer_keeps_only_the_prompt(tmp_path: Path) -> None:
     """A turn may take days, and clients that give up after a minute ask again."""
     body = b'{"parts": [{"type": "text", "text": "Slow"}]}'
     async with open_target(tmp_path, script={"Slow": [[Pause(3600), say("Late.")]]}) as at:
@@ -225,11 +224,9 @@ async def test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_promp
         for _ in range(20):
             async with await at.connect() as wire:
                 await wire.send(at.build_request("POST", f"/session/{session.id}/message", head, body))
-                await wire.wait_for(lambda: len(asyncio.all_tasks()) > before)
+                await wait_until(lambda: len(asyncio.all_tasks()) > before)
                 wire.reset()
-        async with asyncio.timeout(PATIENCE):
-            while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: len(asyncio.all_tasks()) <= before + 2)  # they end by themselves
         kept = await at.runtime.messages(session.id)
         await at.runtime.abort(session.id)
 
@@ -263,7 +260,7 @@ async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is
 
 
 @pytest.mark.parametrize(("size", "path"), [(10 * MEGABYTE + 1, RESULT), (10 * MEGABYTE + 1, WEBHOOK)])
-async def test_a_body_that_says_it_is_too_large_is_refused_with_413(
+async def test_a_body_that_is_declared_or_sent_too_large_is_refused_with_413(
     tmp_path: Path, size: int, path: str
 ) -> None:
     async with open_target(tmp_path) as at:
@@ -275,7 +272,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_with_413(
     assert sent.error_name == "PayloadTooLargeError"
 
 
-async def test_bodies_of_strangers_fill_no_more_than_their_room_and_nobody_else_is_kept_out(
+async def test_unverified_bodies_share_a_limit_that_blocks_no_other_request(
     tmp_path: Path,
 ) -> None:
     """Who sent them is known when all of a body has come: hundreds of 10 MiB would be kept until then."""
@@ -310,7 +307,7 @@ async def _long_answer(at: Target) -> bytes:
     return at.build_request("GET", f"/session/{session.id}/message", at.bearer)
 
 
-async def test_who_does_not_read_a_long_answer_is_cut_off_and_little_of_it_is_held(tmp_path: Path) -> None:
+async def test_an_unread_long_response_is_cut_off_and_buffered_only_in_part(tmp_path: Path) -> None:
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS, script=LONG) as at:
         request = await _long_answer(at)
         async with await at.connect(buffer=4096) as wire:
@@ -320,14 +317,14 @@ async def test_who_does_not_read_a_long_answer_is_cut_off_and_little_of_it_is_he
         async with await at.connect(buffer=4096) as other:
             other.pause()
             await other.send(request)
-            await other.wait_for(lambda: max(at.buffered_bytes(), default=0) > 0)
+            await wait_until(lambda: max(at.buffered_bytes(), default=0) > 0)
             held = at.buffered_bytes()
 
     assert held
     assert max(held) < 4 * CHUNK_BYTES
 
 
-async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> None:
+async def test_a_slow_reader_gets_the_whole_response(tmp_path: Path) -> None:
     """Each piece in less than a stall would take, all of them in much more."""
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS, script=LONG) as at:
         request = await _long_answer(at)
@@ -343,9 +340,7 @@ async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("path", ["/v1/sessions/{id}/events", "/event?directory=/", "/global/event"])
-async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(
-    tmp_path: Path, path: str
-) -> None:
+async def test_an_unread_stream_is_cut_off_and_other_streams_are_complete(tmp_path: Path, path: str) -> None:
     timeouts = replace(SHORT_TIMEOUTS, stall_seconds=2.0)  # to encode it all takes its time
     async with open_target(tmp_path, timeouts=timeouts, script=LONG) as at:
         session = await at.runtime.create_session(directory="/")
@@ -362,7 +357,7 @@ async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(
     assert hearing.result().count(b"x") >= LENGTH
 
 
-async def test_who_reads_nothing_of_many_answers_is_cut_off(tmp_path: Path) -> None:
+async def test_a_client_that_reads_none_of_many_responses_is_cut_off(tmp_path: Path) -> None:
     """Each fits into what the machines between us hold; together they do not."""
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at, await at.connect(buffer=4096) as wire:
         wire.pause()
@@ -388,7 +383,7 @@ async def test_who_reads_nothing_of_many_answers_is_cut_off(tmp_path: Path) -> N
         (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 60_000 + b"\r\n\r\n", 200),
     ],
 )
-async def test_a_head_has_a_size(tmp_path: Path, raw: bytes, status: int) -> None:
+async def test_a_request_head_that_is_too_large_is_refused(tmp_path: Path, raw: bytes, status: int) -> None:
     async with open_target(tmp_path) as at:
         heard = await at.send_raw(raw)
 
@@ -403,7 +398,7 @@ async def test_a_head_has_a_size(tmp_path: Path, raw: bytes, status: int) -> Non
     [b"0\r\nX: " + b"a" * 1000, b"0\r\n" + b"X: y\r\n" * 200, b"1;x=" + b"a" * 1000],
     ids=["a trailer", "trailers", "an extension"],
 )
-async def test_nothing_without_an_end_hides_in_a_body(tmp_path: Path, endless: bytes) -> None:
+async def test_endless_trailers_and_chunk_extensions_are_cut_off(tmp_path: Path, endless: bytes) -> None:
     async with open_target(tmp_path) as at, await at.connect() as wire:
         head = {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}
         await wire.send(at.build_request("POST", RESULT, head, endless))
@@ -419,7 +414,7 @@ async def test_nothing_without_an_end_hides_in_a_body(tmp_path: Path, endless: b
             flooding.cancel()
 
 
-async def test_what_follows_a_body_is_no_header(tmp_path: Path) -> None:
+async def test_a_trailer_does_not_count_as_a_header(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at:
         head = {**JSON, "Transfer-Encoding": "chunked"}
         trailer = f"Authorization: Bearer {at.token}\r\n".encode()
@@ -428,7 +423,7 @@ async def test_what_follows_a_body_is_no_header(tmp_path: Path) -> None:
     assert heard.status == 401
 
 
-async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_path: Path) -> None:
+async def test_a_connection_over_the_limit_is_refused_unless_another_is_idle(tmp_path: Path) -> None:
     async with open_target(tmp_path, timeouts=Timeouts(connections=4)) as at:
         busy = [await at.connect() for _ in range(4)]
         for wire in busy:
@@ -444,9 +439,7 @@ async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_pat
         gone = await kept.read_until_closed()
         for wire in (*busy, kept):
             await wire.__aexit__()
-        async with asyncio.timeout(PATIENCE):
-            while not await at.is_healthy():  # noqa: ASYNC110  once the others are gone
-                await asyncio.sleep(0.01)
+        await wait_until(at.is_healthy)  # once the others are gone
 
     assert refused.status == 503
     assert refused.error_name == "ServiceUnavailableError"
@@ -455,7 +448,7 @@ async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_pat
     assert gone == b""
 
 
-async def test_fifty_slow_ones_are_all_sent_away_and_nobody_else_waits(tmp_path: Path) -> None:
+async def test_fifty_slow_connections_time_out_without_delaying_others(tmp_path: Path) -> None:
     """The attack of `benchmarks`, with 500 of them, in small."""
     async with open_target(tmp_path, timeouts=SHORT_TIMEOUTS) as at:
         wires = [await at.connect() for _ in range(50)]
@@ -470,13 +463,15 @@ async def test_fifty_slow_ones_are_all_sent_away_and_nobody_else_waits(tmp_path:
     assert all(answer.startswith(b"HTTP/1.1 408") for answer in said)
 
 
-async def test_a_stop_waits_neither_for_streams_nor_for_stalled_readers_nor_for_slow_senders(
+async def test_a_stop_does_not_wait_for_streams_stalled_readers_or_slow_senders(
     tmp_path: Path,
 ) -> None:
-    """With the server's own timeouts: the streams end, and the rest is cut off."""
+    """The streams end, and the rest is cut off, though each might take longer than this test."""
     wires: list[RawConnection] = []
-    async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
-        async with open_server(runtime, tmp_path, ServerOptions(port=0), directory=tmp_path) as listing:
+    patient = Timeouts(header_seconds=FOREVER, body_seconds=FOREVER, stall_seconds=FOREVER)
+    options = ServerOptions(port=0, timeouts=patient)
+    async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime, asyncio.timeout(3 * PATIENCE):
+        async with open_server(runtime, tmp_path, options, directory=tmp_path) as listing:
             at = Target(runtime, listing)
             for request in (
                 at.build_request("GET", "/v1/events"),
@@ -490,19 +485,16 @@ async def test_a_stop_waits_neither_for_streams_nor_for_stalled_readers_nor_for_
             stalled = await at.connect(buffer=4096)
             stalled.pause()
             await stalled.send(at.build_request("GET", "/doc"))
-            began = asyncio.get_running_loop().time()
-        took = asyncio.get_running_loop().time() - began
         for wire in wires:
             await wire.read_until_closed()
             await wire.__aexit__()
         await stalled.__aexit__()
 
-    assert took < 6
     with pytest.raises(ConnectionRefusedError):
         await at.connect()
 
 
-async def test_who_comes_while_the_server_stops_is_not_waited_for_longer_than_the_others(
+async def test_a_slow_request_during_a_stop_is_refused_with_503(
     tmp_path: Path,
 ) -> None:
     """A kept connection is closed a moment after the stop began."""
@@ -529,7 +521,7 @@ async def test_who_comes_while_the_server_stops_is_not_waited_for_longer_than_th
         "client": ("127.0.0.1", 50_000),
     }
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime, asyncio.timeout(PATIENCE):
-        app = build_application(runtime, timeouts=Timeouts(stop_seconds=0.01, body_seconds=10 * PATIENCE))
+        app = build_application(runtime, timeouts=Timeouts(stop_seconds=0.01, body_seconds=FOREVER))
         app.stop()
         await app(scope, receive, send)
 

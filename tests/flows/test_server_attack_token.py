@@ -32,7 +32,7 @@ def _basic(text: str) -> str:
     return f"Basic {b64encode(text.encode()).decode()}"
 
 
-async def test_only_the_whole_token_lets_in(tmp_path: Path) -> None:
+async def test_only_the_whole_token_is_accepted(tmp_path: Path) -> None:
     async with open_target(tmp_path) as at:
         token = at.token
         good = [f"Bearer {token}", f"bearer {token}", f"Bearer  {token} ", _basic(f"opencode:{token}")]
@@ -68,7 +68,7 @@ async def test_only_the_whole_token_lets_in(tmp_path: Path) -> None:
     assert by_cookie.status == 401
 
 
-async def test_every_route_that_wants_the_token_wants_it(tmp_path: Path) -> None:
+async def test_every_route_with_token_access_refuses_requests_without_it(tmp_path: Path) -> None:
     through = []
     async with open_target(tmp_path) as at:
         for route in (each for each in ROUTES if each.access == "token"):
@@ -83,7 +83,7 @@ async def test_every_route_that_wants_the_token_wants_it(tmp_path: Path) -> None
     assert head.status == 401
 
 
-async def test_a_token_is_compared_in_a_time_that_tells_nothing(tmp_path: Path) -> None:
+async def test_the_token_is_compared_in_constant_time(tmp_path: Path) -> None:
     """By the one function that is made for it."""
     names = gate_room.Authorizer._has_token.__code__.co_names
 
@@ -93,7 +93,9 @@ async def test_a_token_is_compared_in_a_time_that_tells_nothing(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "lan", "name"])
-async def test_nobody_listens_to_other_machines_without_a_token(tmp_path: Path, hostname: str) -> None:
+async def test_no_auth_is_refused_for_an_address_that_other_machines_reach(
+    tmp_path: Path, hostname: str
+) -> None:
     named = {"lan": lan_address(), "name": socket.gethostname()}.get(hostname, hostname)
     if hostname == "name" and socket.gethostbyname(named).startswith("127."):
         pytest.skip("this machine's name stands for itself alone")
@@ -107,7 +109,7 @@ async def test_nobody_listens_to_other_machines_without_a_token(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("hostname", ["127.0.0.1", "localhost", "127.8.9.10", "::1"])
-async def test_addresses_of_this_machine_alone_may_do_without(tmp_path: Path, hostname: str) -> None:
+async def test_no_auth_is_allowed_for_a_loopback_address(tmp_path: Path, hostname: str) -> None:
     if hostname == "::1" and not has_ipv6():
         pytest.skip("there is no IPv6 here")
     async with (
@@ -119,16 +121,14 @@ async def test_addresses_of_this_machine_alone_may_do_without(tmp_path: Path, ho
 
 
 @pytest.mark.parametrize("hostname", ["", "no.such.name.invalid", "256.1.1.1", "a" * 300, "\0", "1.2.3.4"])
-async def test_an_address_that_is_none_of_ours_is_refused_with_a_sentence(
-    tmp_path: Path, hostname: str
-) -> None:
+async def test_an_address_that_cannot_be_bound_is_a_config_error(tmp_path: Path, hostname: str) -> None:
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         with pytest.raises(ConfigError, match="listen at"):
             async with open_server(runtime, tmp_path, ServerOptions(hostname=hostname, port=0)):
                 pass
 
 
-async def test_where_other_machines_come_everything_but_health_wants_the_token(tmp_path: Path) -> None:
+async def test_a_server_on_all_addresses_requires_the_token_except_for_health(tmp_path: Path) -> None:
     """By whatever name: no name server opens anything to anybody who has no token."""
     async with open_target(tmp_path, hostname="0.0.0.0") as at:
         for host in ("anything.example", "127.0.0.1", "localhost", "10.1.2.3:80"):
@@ -141,7 +141,7 @@ async def test_where_other_machines_come_everything_but_health_wants_the_token(t
         assert (await at.request("POST", "/async-tool/webhook", {}, b"{}")).status == 401
 
 
-async def test_files_with_the_token_are_for_the_owner_alone_and_gone_with_the_server(tmp_path: Path) -> None:
+async def test_token_files_are_private_and_the_listing_is_removed_with_the_server(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         async with open_target(tmp_path) as at:
@@ -161,7 +161,7 @@ async def test_files_with_the_token_are_for_the_owner_alone_and_gone_with_the_se
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o666])
-def test_a_token_that_others_may_read_is_none(tmp_path: Path, mode: int) -> None:
+def test_a_token_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     token = read_token(tmp_path, SystemRng())
     (tmp_path / "token").chmod(mode)
 
@@ -171,7 +171,7 @@ def test_a_token_that_others_may_read_is_none(tmp_path: Path, mode: int) -> None
     assert token not in str(error.value)
 
 
-def test_a_token_behind_a_link_or_in_a_pipe_or_a_folder_is_none(tmp_path: Path) -> None:
+def test_a_token_file_that_is_a_link_a_pipe_or_a_folder_is_refused(tmp_path: Path) -> None:
     read_token(tmp_path, SystemRng())
     (tmp_path / "token").rename(tmp_path / "elsewhere")
     for make in (
@@ -188,7 +188,7 @@ def test_a_token_behind_a_link_or_in_a_pipe_or_a_folder_is_none(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"short", b"\xff" * 64, b"a" * 31, b"a b" * 30, b"\0" * 64])
-def test_a_file_without_a_token_in_it_is_no_open_door(tmp_path: Path, content: bytes) -> None:
+def test_a_token_file_without_a_valid_token_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "token").write_bytes(content)
     (tmp_path / "token").chmod(0o600)
 
@@ -196,14 +196,14 @@ def test_a_file_without_a_token_in_it_is_no_open_door(tmp_path: Path, content: b
         read_token(tmp_path, SystemRng())
 
 
-def test_many_who_make_the_token_at_once_make_one(tmp_path: Path) -> None:
+def test_concurrent_readers_of_a_new_token_create_only_one(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         tokens = set(pool.map(lambda _: read_token(tmp_path, SystemRng()), range(64)))
 
     assert len(tokens) == 1
 
 
-def test_a_link_that_was_laid_where_the_token_is_written_gets_nothing(tmp_path: Path) -> None:
+def test_a_symlink_in_place_of_the_server_listing_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "server.json").symlink_to(tmp_path / "loot")
     (tmp_path / "server.json.new").symlink_to(tmp_path / "loot")
 
@@ -215,7 +215,7 @@ def test_a_link_that_was_laid_where_the_token_is_written_gets_nothing(tmp_path: 
     assert not (tmp_path / "loot").exists()
 
 
-def test_who_has_the_port_of_a_killed_server_is_not_told_the_token_while_the_next_one_starts(
+def test_the_listing_of_a_killed_server_is_ignored_while_the_next_one_starts(
     tmp_path: Path,
 ) -> None:
     """The token outlives both, and whoever waits for the next one looks for it all the time."""
@@ -229,7 +229,7 @@ def test_who_has_the_port_of_a_killed_server_is_not_told_the_token_while_the_nex
             DataDirectoryFinder(tmp_path)()
 
 
-async def test_the_token_is_in_no_log_no_answer_and_no_name_of_anything(
+async def test_the_token_is_in_no_log_response_repr_or_command_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """At the finest level, of our own and of libraries, and with what fails unexpectedly."""
@@ -272,7 +272,7 @@ def _command_line() -> str:
     return Path("/proc/self/cmdline").read_text() + Path("/proc/self/environ").read_text()
 
 
-async def test_a_refusal_says_what_would_let_in(tmp_path: Path) -> None:
+async def test_a_401_response_explains_how_to_gain_access(tmp_path: Path) -> None:
     page, proxied = {"Origin": "http://localhost:3000"}, {"X-Forwarded-For": "192.0.2.1"}
     async with open_target(tmp_path / "token") as at:
         none = await at.request("GET", PENDING)

@@ -159,7 +159,7 @@ async def test_no_other_spelling_of_a_route_lets_another_user_in(tmp_path: Path)
         ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
     ],
 )
-async def test_users_are_told_apart_in_every_family_of_addresses(
+async def test_users_are_distinguished_in_every_address_family(
     tmp_path: Path, hostname: str, address: str
 ) -> None:
     if not has_ipv6():
@@ -194,7 +194,7 @@ async def test_the_server_of_a_plain_user_answers_that_user_and_root() -> None:
 
 
 @takes_root
-async def test_without_a_token_every_user_of_the_machine_may_do_everything(tmp_path: Path) -> None:
+async def test_no_auth_allows_requests_of_every_user_of_the_machine(tmp_path: Path) -> None:
     """That is what `--no-auth` says."""
     async with open_target(tmp_path, auth=False) as at:
         requests = [at.build_request("GET", path) for path in ("/v1/tasks", "/session")]
@@ -205,7 +205,7 @@ async def test_without_a_token_every_user_of_the_machine_may_do_everything(tmp_p
 
 @takes_root
 @pytest.mark.spec("Z-07")
-async def test_a_port_that_another_user_takes_over_inherits_nothing(tmp_path: Path) -> None:
+async def test_a_port_reused_by_another_user_gains_no_access(tmp_path: Path) -> None:
     """From the same address and port as a program that was let in a moment ago."""
     async with open_target(tmp_path) as at:
         async with await _connect_from(at, HERE) as own:
@@ -222,7 +222,7 @@ async def test_a_port_that_another_user_takes_over_inherits_nothing(tmp_path: Pa
 
 
 @pytest.mark.spec("Z-07")
-async def test_what_comes_from_an_address_of_the_network_is_no_program_of_this_machine(
+async def test_a_request_from_a_network_address_requires_the_token(
     tmp_path: Path,
 ) -> None:
     """A router may be told to hand on packets for 127.0.0.1; they keep the address of their sender."""

@@ -111,7 +111,7 @@ SEGMENTS = (
 )
 
 
-async def test_no_segment_of_a_path_is_more_than_a_name_of_nothing(at: Target) -> None:
+async def test_a_hostile_path_segment_is_refused_or_not_found_on_every_route(at: Target) -> None:
     """On every route with a name in its path. Nothing is what is ended, and that is true of nobody."""
     odd = {}
     for route in (each for each in ROUTES if "{" in each.path):
@@ -153,7 +153,7 @@ async def test_no_segment_of_a_path_is_more_than_a_name_of_nothing(at: Target) -
         "/async-tool/webhook/../result",
     ],
 )
-async def test_a_path_is_what_it_is_and_nothing_else(at: Target, path: str) -> None:
+async def test_a_path_is_not_normalized_to_a_route(at: Target, path: str) -> None:
     """What one reader would make of another path is a path of its own: here there is nothing."""
     read = await at.request("GET", path, at.bearer)
     sent = await at.request("POST", path, {**at.bearer, **JSON}, b"{}")
@@ -166,13 +166,13 @@ async def test_a_path_is_what_it_is_and_nothing_else(at: Target, path: str) -> N
     "query",
     ["a=%ff", "a=%ed%a0%80", "search=%00", "%00=1", "&".join(f"a{n}=1" for n in range(200)), "\xff=1"],
 )
-async def test_a_query_that_is_no_text_is_refused(at: Target, query: str) -> None:
+async def test_a_malformed_query_is_refused(at: Target, query: str) -> None:
     for path in ("/v1/health", "/v1/tasks", "/async-tool/pending"):
         heard = await at.request("GET", f"{path}?{query}", at.bearer)
         assert heard.status == 400, (path, heard)
 
 
-async def test_no_value_of_a_query_is_more_than_a_sentence_about_it(at: Target) -> None:
+async def test_no_hostile_query_value_breaks_a_route_or_forges_a_header(at: Target) -> None:
     """For everything that may stand in the query of any route."""
     odd = {}
     for route in (each for each in ROUTES if each.query and not each.changes):
@@ -216,7 +216,7 @@ async def test_no_value_of_a_query_is_more_than_a_sentence_about_it(at: Target) 
         ("\x16\x03\x01", 400),
     ],
 )
-async def test_a_method_that_is_not_meant_here_is_refused(at: Target, method: str, status: int) -> None:
+async def test_an_unsupported_method_is_refused(at: Target, method: str, status: int) -> None:
     headers = {**at.bearer, "X-HTTP-Method-Override": "POST", "Max-Forwards": "0"}
     heard = await at.request(method, "/v1/health", headers)
 
@@ -226,7 +226,7 @@ async def test_a_method_that_is_not_meant_here_is_refused(at: Target, method: st
         assert heard.headers["allow"] == "GET"
 
 
-async def test_head_says_what_get_would_and_no_more(at: Target) -> None:
+async def test_head_has_the_status_of_get_and_no_body(at: Target) -> None:
     async with await at.connect() as wire:
         for path in ("/v1/health", "/v1/tasks", "/doc"):
             await wire.send(at.build_request("HEAD", path, at.bearer))
@@ -254,7 +254,9 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 @pytest.mark.parametrize(
     ("raw", "status"), [(CONNECT, 400), (UPGRADE, 200), (H2C, 200), (PREFACE, 400)], ids=str
 )
-async def test_no_other_protocol_is_spoken(at: Target, raw: bytes, status: int) -> None:
+async def test_upgrades_and_other_protocols_are_ignored_or_refused(
+    at: Target, raw: bytes, status: int
+) -> None:
     """What wants to be something else is answered as it is, and was the last on its connection."""
     async with await at.connect() as wire:
         await wire.send(raw + b"\x00\xff garbage \r\n\r\n" * 10)
@@ -304,9 +306,7 @@ HEAD = b"POST /async-tool/result HTTP/1.1\r\nHost: localhost\r\nContent-Type: ap
     ],
     ids=str,
 )
-async def test_a_head_that_two_readers_read_differently_is_refused_and_the_rest_is_not_read(
-    at: Target, head: bytes
-) -> None:
+async def test_an_ambiguous_request_head_is_refused_and_the_rest_is_not_read(at: Target, head: bytes) -> None:
     async with await at.connect() as wire:
         bearer = f"Authorization: Bearer {at.token}\r\n".encode()
         await wire.send(HEAD + bearer + head + b"\r\n0\r\n\r\n" + SMUGGLED)
@@ -332,7 +332,7 @@ async def test_a_head_that_two_readers_read_differently_is_refused_and_the_rest_
     ],
     ids=str,
 )
-async def test_chunks_that_two_readers_read_differently_are_refused(at: Target, body: bytes) -> None:
+async def test_ambiguous_chunks_are_refused(at: Target, body: bytes) -> None:
     async with await at.connect() as wire:
         bearer = f"Authorization: Bearer {at.token}\r\n".encode()
         await wire.send(HEAD + bearer + b"Transfer-Encoding: chunked\r\n\r\n" + body + SMUGGLED)
@@ -343,7 +343,7 @@ async def test_chunks_that_two_readers_read_differently_are_refused(at: Target, 
     assert rest == b""
 
 
-async def test_noise_is_answered_with_a_sentence_and_never_with_a_crash(at: Target) -> None:
+async def test_corrupted_requests_get_an_error_message_and_cause_no_crash(at: Target) -> None:
     odd = []
     for noise in _noise(at):
         async with await at.connect() as wire:
@@ -373,7 +373,7 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("name", HEAVY)
-async def test_what_would_take_seconds_to_read_is_not_read(tmp_path: Path, name: str) -> None:
+async def test_json_that_would_take_seconds_to_parse_is_refused(tmp_path: Path, name: str) -> None:
     """Nothing else is done meanwhile."""
     async with open_target(tmp_path) as at:
         heard = await at.request("POST", "/session/x/message", {**at.bearer, **JSON}, HEAVY[name])
@@ -382,7 +382,7 @@ async def test_what_would_take_seconds_to_read_is_not_read(tmp_path: Path, name:
     assert b"outside of its strings" in heard.body
 
 
-async def test_a_text_may_be_as_large_whatever_is_in_it(tmp_path: Path) -> None:
+async def test_a_large_json_string_is_accepted_with_any_content(tmp_path: Path) -> None:
     text = rb"[1,2],\"\u0041\\" * 500_000
     async with open_target(tmp_path) as at:
         session = await at.runtime.create_session(directory=tmp_path)
@@ -392,7 +392,7 @@ async def test_a_text_may_be_as_large_whatever_is_in_it(tmp_path: Path) -> None:
     assert heard.status == 200
 
 
-async def test_a_cursor_writes_no_frames_of_its_own(tmp_path: Path) -> None:
+async def test_a_cursor_with_line_breaks_is_refused(tmp_path: Path) -> None:
     """A stream begins with the cursor that was given."""
     async with open_target(tmp_path) as at:
         session = await at.runtime.create_session(directory=tmp_path)

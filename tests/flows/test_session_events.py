@@ -16,7 +16,7 @@ from tests.support.http.client import Frame
 from tests.support.http.opencode import HELLO, text_prompt
 from tests.support.http.server import StageClient, serve_stage
 from tests.support.runtime import open_runtime, open_stage
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 
 async def until(frames: AsyncIterator[Frame], kind: str) -> list[Frame]:
@@ -40,7 +40,7 @@ def texts(frames: list[Frame]) -> dict[str, str]:
     return known
 
 
-async def test_a_turn_is_told_as_it_happens_and_a_cursor_comes_first(tmp_path: Path) -> None:
+async def test_events_of_a_turn_are_streamed_live_after_a_first_cursor(tmp_path: Path) -> None:
     async with (
         serve_stage(tmp_path, HELLO) as at,
         at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames,
@@ -98,7 +98,7 @@ class Halting(ScriptedModel):
                     await self.go.wait()
 
 
-async def test_who_joins_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
+async def test_a_new_reader_gets_the_whole_of_a_text_that_is_streaming(tmp_path: Path) -> None:
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
     async with serve_stage(tmp_path, model) as at:
         await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("go"))
@@ -114,7 +114,7 @@ async def test_who_joins_while_a_text_is_written_gets_all_of_it(tmp_path: Path) 
     assert "One two three." in texts(early + late).values()
 
 
-async def test_who_goes_on_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
+async def test_a_resuming_reader_gets_the_whole_of_a_text_that_is_streaming(tmp_path: Path) -> None:
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
     async with serve_stage(tmp_path, model) as at:
         path = f"/v1/sessions/{at.stage.session_id}/events"
@@ -143,7 +143,7 @@ async def test_a_cursor_of_another_store_is_reset_and_everything_follows(tmp_pat
     assert seen[-1].id or seen[-1].type == "session.status"
 
 
-async def test_a_tree_is_followed_and_other_sessions_are_not_heard(tmp_path: Path) -> None:
+async def test_a_stream_of_a_tree_has_events_of_its_sessions_and_no_others(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         runtime, root_id = at.stage.runtime, at.stage.session_id
         other = await runtime.create_session(directory=tmp_path)
@@ -160,7 +160,7 @@ async def test_a_tree_is_followed_and_other_sessions_are_not_heard(tmp_path: Pat
     assert {frame.data["sessionID"] for frame in seen if "sessionID" in frame.data} == {child.id, root_id}
 
 
-async def test_what_another_process_does_is_told_too(tmp_path: Path) -> None:
+async def test_changes_by_another_process_are_streamed_too(tmp_path: Path) -> None:
     async with (
         serve_stage(tmp_path, HELLO) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
@@ -214,7 +214,7 @@ def written(piece: EventBatch) -> str:
     return list(known.values())[-1]
 
 
-async def test_who_reads_slowly_gets_all_of_a_text_that_was_just_begun(tmp_path: Path) -> None:
+async def test_a_slow_reader_gets_the_whole_of_a_text_that_just_began(tmp_path: Path) -> None:
     """Its first words are told with its row, a moment before whoever writes it learns that it is there."""
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
     async with open_stage(tmp_path, model) as at, aclosing(at.runtime.follow(at.session_id)) as heard:
@@ -228,7 +228,7 @@ async def test_who_reads_slowly_gets_all_of_a_text_that_was_just_begun(tmp_path:
     assert written(piece) == "One two "
 
 
-async def test_who_reads_slowly_gets_all_of_a_text_that_a_new_child_began_meanwhile(tmp_path: Path) -> None:
+async def test_a_slow_reader_gets_the_whole_text_of_a_new_child(tmp_path: Path) -> None:
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
     async with (
         open_stage(tmp_path, model) as at,
@@ -238,8 +238,8 @@ async def test_who_reads_slowly_gets_all_of_a_text_that_a_new_child_began_meanwh
         child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
         await at.runtime.send(child.id, "go")
         await at.listener.until_text("two ")
-        while not inside(at.runtime).bus.streaming_events(lambda session_id: True):  # noqa: ASYNC110  nothing tells of it
-            await asyncio.sleep(0)
+        bus = inside(at.runtime).bus
+        await wait_until(lambda: bus.streaming_events(lambda session_id: True))  # nothing tells of it
         piece = await anext(heard)
         model.go.set()
         await at.listener.until(PromptAnswered)

@@ -43,7 +43,7 @@ async def test_a_session_is_made_prompted_read_and_deleted(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("O-03")
-async def test_the_todos_of_a_session_that_is_not_there_are_not_found(tmp_path: Path) -> None:
+async def test_routes_of_an_unknown_session_return_404(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         nowhere = [
             (await at.get(f"/session/ses_none/{what}")).status
@@ -59,7 +59,7 @@ async def test_the_todos_of_a_session_that_is_not_there_are_not_found(tmp_path: 
     assert events == 404
 
 
-async def test_a_prompt_that_nobody_waits_for_is_answered_all_the_same(tmp_path: Path) -> None:
+async def test_an_async_prompt_is_answered_and_a_no_reply_prompt_is_only_stored(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}"
         sent = await at.post(f"{where}/prompt_async", text_prompt("hi"))
@@ -74,7 +74,7 @@ async def test_a_prompt_that_nobody_waits_for_is_answered_all_the_same(tmp_path:
     assert [entry.text for entry in after] == ["hi", "Hello.", "note"]
 
 
-async def test_who_hangs_up_cancels_nothing(tmp_path: Path) -> None:
+async def test_a_disconnect_does_not_cancel_the_turn(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
     async with serve_stage(tmp_path, script, tools=[gate.tool]) as at:
@@ -90,7 +90,7 @@ async def test_who_hangs_up_cancels_nothing(tmp_path: Path) -> None:
     assert gate.runs == 1
 
 
-async def test_a_server_that_stops_lets_go_of_whoever_waits_and_the_work_goes_on(tmp_path: Path) -> None:
+async def test_a_waiting_request_gets_503_when_the_server_stops(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
     async with asyncio.TaskGroup() as group, serve_stage(tmp_path, script, tools=[gate.tool]) as at:
@@ -102,7 +102,7 @@ async def test_a_server_that_stops_lets_go_of_whoever_waits_and_the_work_goes_on
     assert "Idempotency-Key" in said.json["data"]["message"]
 
 
-async def test_what_a_session_asks_is_listed_and_answered_once(tmp_path: Path) -> None:
+async def test_an_ask_is_listed_and_answered_once(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
     async with serve_stage(tmp_path, script, tools=[CAREFUL]) as at:
         await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("go"))
@@ -128,7 +128,7 @@ async def test_what_a_session_asks_is_listed_and_answered_once(tmp_path: Path) -
     assert other.status == 409
 
 
-async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Path) -> None:
+async def test_v1_routes_begin_a_session_and_report_its_state(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         begun = await at.post(
             "/v1/sessions", {"prompt": "hi", "title": "T"}, headers={"idempotency-key": "b"}
@@ -183,9 +183,7 @@ async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Pa
         b'{"parts": [{"type": "text", "text": "\xff"}]}',
     ],
 )
-async def test_a_prompt_that_cannot_be_taken_is_refused_and_leaves_nothing(
-    tmp_path: Path, body: bytes
-) -> None:
+async def test_an_invalid_prompt_is_refused_and_nothing_is_stored(tmp_path: Path, body: bytes) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}"
         statuses = [
@@ -229,7 +227,9 @@ async def test_a_prompt_that_cannot_be_taken_is_refused_and_leaves_nothing(
         ("GET", "/v1/sessions/{id}/events?tree=perhaps", None),
     ],
 )
-async def test_nonsense_is_refused(tmp_path: Path, method: str, path: str, body: Any) -> None:
+async def test_an_invalid_request_is_refused_with_a_message(
+    tmp_path: Path, method: str, path: str, body: Any
+) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         said = await at.request(method, path.format(id=at.stage.session_id), body)
 
@@ -237,7 +237,7 @@ async def test_nonsense_is_refused(tmp_path: Path, method: str, path: str, body:
     assert said.json["data"]["message"]
 
 
-async def test_a_key_that_no_header_can_hold_is_refused(tmp_path: Path) -> None:
+async def test_an_idempotency_key_that_is_too_long_is_refused(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         said = await at.post("/session", {}, headers={"idempotency-key": "k" * 201})
 
@@ -253,7 +253,7 @@ async def test_the_directory_comes_in_the_query_or_the_header(tmp_path: Path) ->
     assert header.json["directory"] == "/some/where else"
 
 
-async def test_nobody_without_the_token_sees_or_changes_a_session(tmp_path: Path) -> None:
+async def test_session_routes_except_why_require_the_token(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, HELLO) as at:
         no: dict[str, str] = {"authorization": "Bearer no"}
         refused = [

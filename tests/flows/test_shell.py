@@ -73,7 +73,7 @@ async def test_a_command_runs_without_a_model_and_the_model_reads_it_with_the_ne
 
 
 @pytest.mark.spec("X-01")
-async def test_no_rule_keeps_a_person_from_his_own_shell(tmp_path: Path) -> None:
+async def test_rules_do_not_apply_to_a_shell_command_of_a_person(tmp_path: Path) -> None:
     rules = {"bash": "deny", "external_directory": "ask"}
     async with open_project(tmp_path, {}, permission=rules) as at:
         entry = await at.runtime.shell(at.session_id, f"echo mine > {tmp_path}/outside", agent="plan")
@@ -85,7 +85,7 @@ async def test_no_rule_keeps_a_person_from_his_own_shell(tmp_path: Path) -> None
     assert answer_of(entry).agent == "plan"
 
 
-async def test_a_command_that_fails_says_how_and_the_turn_is_no_failure(tmp_path: Path) -> None:
+async def test_a_failed_command_reports_its_exit_code_and_the_turn_succeeds(tmp_path: Path) -> None:
     async with open_project(tmp_path, {}) as at:
         entry = await at.runtime.shell(at.session_id, "echo no >&2; exit 3")
     (part,) = entry.parts
@@ -98,7 +98,7 @@ async def test_a_command_that_fails_says_how_and_the_turn_is_no_failure(tmp_path
 
 
 @pytest.mark.spec("X-01")
-async def test_a_prompt_that_comes_meanwhile_is_read_afterwards_and_each_gets_its_own_answer(
+async def test_a_prompt_during_a_command_is_answered_after_it(
     tmp_path: Path,
 ) -> None:
     pipe = tmp_path / "pipe"
@@ -121,7 +121,7 @@ async def test_a_prompt_that_comes_meanwhile_is_read_afterwards_and_each_gets_it
 
 
 @pytest.mark.spec("X-01")
-async def test_a_session_that_is_at_work_or_waits_takes_no_command(tmp_path: Path) -> None:
+async def test_a_session_with_an_open_ask_refuses_a_command(tmp_path: Path) -> None:
     script = {"go": [[call("bash", command="true")], [say("Done.")]]}
     async with open_project(tmp_path, script, permission={"bash": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
@@ -168,7 +168,7 @@ async def test_the_same_key_runs_a_command_once(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "x\n"
 
 
-async def test_two_at_once_are_one_command_and_one_refusal(tmp_path: Path) -> None:
+async def test_a_second_command_at_once_is_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     async with open_project(tmp_path, {}) as at, asyncio.TaskGroup() as group:
         running = group.create_task(at.runtime.shell(at.session_id, WAIT.format(pipe)))
@@ -192,21 +192,21 @@ async def test_todos_that_are_left_do_not_wake_the_model_after_a_command(tmp_pat
 
 
 @pytest.mark.parametrize("command", ["", "  \n", "echo \0", "echo \ud800"])
-async def test_what_no_shell_could_read_is_refused_and_nothing_is_kept(tmp_path: Path, command: str) -> None:
+async def test_an_invalid_command_is_refused_and_nothing_is_stored(tmp_path: Path, command: str) -> None:
     async with open_project(tmp_path, {}) as at:
         with pytest.raises(InvalidInput):
             await at.runtime.shell(at.session_id, command)
         assert await at.messages() == ()
 
 
-async def test_a_stranger_runs_nothing(tmp_path: Path) -> None:
+async def test_a_command_as_an_unknown_agent_is_refused(tmp_path: Path) -> None:
     async with open_project(tmp_path, {}) as at:
         with pytest.raises(InvalidInput, match="nobody"):
             await at.runtime.shell(at.session_id, "true", agent="nobody")
         assert await at.messages() == ()
 
 
-async def test_where_there_is_no_shell_that_is_said(tmp_path: Path) -> None:
+async def test_a_command_is_refused_where_there_is_no_shell(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with open_stage(tmp_path, {}, tools=[gate.tool]) as at:
         with pytest.raises(InvalidInput, match="there is no shell here"):

@@ -25,7 +25,7 @@ from tests.support.http.client import EventStream, open_http_client
 from tests.support.http.server import StageClient, serve_delegation, serve_runtime
 from tests.support.runtime import open_runtime
 from tests.support.tool import ECHO, Gate
-from tests.support.wait import PATIENCE
+from tests.support.wait import wait_until
 
 SCENES: RequestScript = {
     "go": [[launch_task("A", "a")], [say("Off.")]],
@@ -128,7 +128,7 @@ async def test_sends_task_updated_when_task_progress_changes(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("H-06")
-async def test_a_resumed_task_is_an_updated_one(tmp_path: Path) -> None:
+async def test_a_resumed_task_is_sent_as_updated(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at, at.stream() as listener:
         gate.go.set()
@@ -273,7 +273,7 @@ async def test_a_cursor_is_good_after_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("H-06")
-async def test_a_browser_that_comes_again_to_a_cursor_begins_afresh(tmp_path: Path) -> None:
+async def test_a_reconnecting_browser_with_a_cursor_gets_a_fresh_snapshot(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, SCENES) as at:
         async with at.stream() as listener:
             cursor = (await listener.until("snapshot")).id
@@ -283,7 +283,7 @@ async def test_a_browser_that_comes_again_to_a_cursor_begins_afresh(tmp_path: Pa
 
 
 @pytest.mark.spec("H-06")
-async def test_a_cursor_of_another_store_is_told_to_begin_afresh(tmp_path: Path) -> None:
+async def test_a_cursor_of_another_store_gets_a_reset_and_a_snapshot(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     async with serve_delegation(there, SCENES) as at, at.stream() as listener:
         foreign = (await listener.until("snapshot")).id
@@ -298,7 +298,7 @@ async def test_a_cursor_of_another_store_is_told_to_begin_afresh(tmp_path: Path)
 
 
 @pytest.mark.spec("H-06")
-async def test_a_cursor_that_is_ahead_of_its_store_is_told_to_begin_afresh(tmp_path: Path) -> None:
+async def test_a_cursor_ahead_of_its_store_gets_a_reset_and_a_snapshot(tmp_path: Path) -> None:
     """As after a backup was brought back."""
     async with serve_delegation(tmp_path, SCENES) as at:
         async with at.stream() as listener:
@@ -309,7 +309,7 @@ async def test_a_cursor_that_is_ahead_of_its_store_is_told_to_begin_afresh(tmp_p
 
 
 @pytest.mark.spec("H-06")
-async def test_a_cursor_from_before_what_was_forgotten_is_told_to_begin_afresh(tmp_path: Path) -> None:
+async def test_a_cursor_older_than_forgotten_rows_gets_a_reset_and_a_snapshot(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, SCENES) as at:
         async with at.stream() as listener:
             old = (await listener.until("snapshot")).id
@@ -327,7 +327,7 @@ async def test_a_cursor_from_before_what_was_forgotten_is_told_to_begin_afresh(t
 @pytest.mark.parametrize(
     "after", ["", "x", "1", "a-b-c", "a-0--1", "a-0-9999999999999999999", "%00", "a-0-1&after=a-0-1"]
 )
-async def test_what_is_no_cursor_is_refused_before_anything_is_streamed(tmp_path: Path, after: str) -> None:
+async def test_an_invalid_cursor_is_refused_before_anything_is_streamed(tmp_path: Path, after: str) -> None:
     async with serve_delegation(tmp_path, {}) as at:
         told = await at.get(f"/v1/events?after={after}")
     assert told.status == 400
@@ -335,7 +335,7 @@ async def test_what_is_no_cursor_is_refused_before_anything_is_streamed(tmp_path
 
 
 @pytest.mark.spec("H-06")
-async def test_whoever_believes_what_he_is_told_sees_what_a_fresh_snapshot_says(tmp_path: Path) -> None:
+async def test_applied_events_yield_the_same_tasks_as_a_fresh_snapshot(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with serve_delegation(tmp_path, SCENES, ECHO, gate.tool) as at, at.stream() as listener:
         await said(at, "bad")
@@ -352,7 +352,7 @@ async def test_whoever_believes_what_he_is_told_sees_what_a_fresh_snapshot_says(
 
 
 @pytest.mark.spec("H-06")
-async def test_a_listener_of_another_process_hears_what_this_one_does(tmp_path: Path) -> None:
+async def test_a_listener_gets_events_of_tasks_in_another_process(tmp_path: Path) -> None:
     """The server's runtime only looks; the work is done by another one on the same data."""
     async with (
         open_runtime(tmp_path, model=RequestScriptModel(SCENES), serve=False) as looking,
@@ -386,22 +386,20 @@ async def test_a_stream_ends_whole_when_the_server_stops(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("H-06")
-async def test_nothing_is_left_of_listeners_who_hang_up(tmp_path: Path) -> None:
+async def test_listeners_that_disconnect_leave_no_subscription(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, SCENES) as at:
         for number in range(30):
             async with at.stream() as listener:
                 if number % 3:
                     await listener.until("snapshot")
         board = at.runtime.board
-        async with asyncio.timeout(PATIENCE):
-            while board._subscribers:  # noqa: ASYNC110  no event tells that somebody hung up
-                await asyncio.sleep(0)
+        await wait_until(lambda: not board._subscribers)  # no event tells that somebody hung up
         await said(at, "bad")
         assert [task["status"] for task in (await fresh(at))["tasks"]] == ["error"]
 
 
 @pytest.mark.spec("H-06")
-async def test_line_ends_in_what_a_task_is_called_forge_no_event(tmp_path: Path) -> None:
+async def test_line_breaks_in_a_task_description_forge_no_event(tmp_path: Path) -> None:
     name = "A\n\nevent: task.removed\r\ndata: {}\r\r\u2028id: 7"
     scenes: RequestScript = {"go": [[launch_task(name, "a")], [say("Off.")]]}
     async with serve_delegation(tmp_path, scenes) as at, at.stream() as listener:

@@ -161,7 +161,7 @@ class Held:
 
 
 @pytest.mark.spec("H-07")
-async def test_health_is_told_while_many_ask_for_much(tmp_path: Path) -> None:
+async def test_health_answers_while_heavy_requests_wait(tmp_path: Path) -> None:
     """They wait for each other, and take one reader of the store between them."""
     held = Held()
     async with (

@@ -1,9 +1,9 @@
-"""docs/status-api.md: what it asks is answered as it shows, and its code is run."""
+"""docs/status-api.md: the server answers its requests as it shows, and its programs run."""
 
 import asyncio
-import re
 import shlex
 from contextlib import aclosing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from aiohttp import ClientSession
 
 from asyncagents.llm.scripted import call, fail, say
 from tests.support.delegation import RequestScript, launch_task, task_named, wait_until_quiet
+from tests.support.fenced_block import read_blocks
 from tests.support.http.server import StageClient, serve_delegation
 from tests.support.page import code_blocks
-from tests.support.path import DOCS
 from tests.support.tool import ECHO
 from tests.support.wait import PATIENCE
 
@@ -31,10 +31,13 @@ SCENES: RequestScript = {
 
 
 def asked() -> list[tuple[str, Any]]:
-    """What the page asks with curl, and what it says is answered."""
-    text = (DOCS / PAGE).read_text(encoding="utf-8")
-    pairs = re.findall(r"^```sh\n(.*?)^```\n```json\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [(shlex.split(lines.splitlines()[-1])[-1], msgspec.json.decode(said)) for lines, said in pairs]
+    """Return the URLs that the page requests with curl, each with the answer that the page shows."""
+    blocks = [block for block in read_blocks(f"docs/{PAGE}") if not block.is_excerpt]
+    return [
+        (shlex.split(request.text.splitlines()[-1])[-1], msgspec.json.decode(answer.text))
+        for request, answer in pairwise(blocks)
+        if (request.language, answer.language) == ("sh", "json")
+    ]
 
 
 def shape(value: Any) -> Any:
@@ -56,7 +59,7 @@ async def _did(at: StageClient) -> dict[str, str]:
 
 
 @pytest.mark.spec("H-03", "H-05", "H-07")
-async def test_what_the_page_asks_is_answered_as_it_says(tmp_path: Path) -> None:
+async def test_responses_have_the_shape_that_the_page_shows(tmp_path: Path) -> None:
     async with serve_delegation(tmp_path, SCENES, ECHO) as at:
         words = await _did(at)
         for path, said in asked():
@@ -70,7 +73,7 @@ async def test_what_the_page_asks_is_answered_as_it_says(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("H-06")
-async def test_the_dashboard_of_the_page_sees_what_the_board_has(tmp_path: Path) -> None:
+async def test_the_dashboard_of_the_page_shows_the_tasks_of_the_board(tmp_path: Path) -> None:
     room: dict[str, Any] = {}
     exec(code_blocks(PAGE)[0], room)
     async with (
@@ -87,7 +90,9 @@ async def test_the_dashboard_of_the_page_sees_what_the_board_has(tmp_path: Path)
 
 
 @pytest.mark.spec("H-10")
-async def test_a_program_of_ones_own_shows_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_program_of_the_page_serves_its_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("OPENAI_API_KEY", "none")

@@ -204,7 +204,7 @@ async def test_a_page_has_two_hundred_tasks_at_most(board: StageClient) -> None:
         "offset=1&offset=2",
     ],
 )
-async def test_nonsense_in_a_query_is_refused_with_a_sentence_about_it(
+async def test_an_invalid_query_is_refused_with_a_message_that_names_it(
     board: StageClient, query: str
 ) -> None:
     told = await board.get(f"/v1/tasks?{query}")
@@ -215,7 +215,7 @@ async def test_nonsense_in_a_query_is_refused_with_a_sentence_about_it(
 
 
 @pytest.mark.spec("H-03")
-async def test_a_zero_byte_is_nothing_to_search_for(board: StageClient) -> None:
+async def test_a_zero_byte_in_a_query_is_refused(board: StageClient) -> None:
     for query in ("search=%00", "agent=a%00", "status=running%00", "limit=1%00"):
         told = await board.get(f"/v1/tasks?{query}")
         assert told.status == 400
@@ -223,7 +223,7 @@ async def test_a_zero_byte_is_nothing_to_search_for(board: StageClient) -> None:
 
 
 @pytest.mark.spec("H-03")
-async def test_names_that_nobody_knows_are_passed_over(board: StageClient) -> None:
+async def test_unknown_query_parameters_are_ignored(board: StageClient) -> None:
     page = await board.json("/v1/tasks?directory=/x&workspace=&limit=1&Status=nonsense&__proto__=1")
     assert page["limit"] == 1
     assert page["total"] == MANY + 5
@@ -240,7 +240,7 @@ async def test_returns_full_task_object_for_valid_id(board: StageClient, name: s
 
 
 @pytest.mark.spec("H-04")
-async def test_a_task_says_all_that_is_known_of_it(board: StageClient) -> None:
+async def test_a_task_object_has_all_known_fields(board: StageClient) -> None:
     found = await task_named(board.runtime, "Find the Blue Door")
     task = await board.json(f"/v1/tasks/{found.session_id}")
     broken = (await board.json("/v1/tasks", status="error"))["tasks"][0]
@@ -273,7 +273,7 @@ async def test_returns_404_for_unknown_id(board: StageClient, id: str) -> None:
 
 
 @pytest.mark.spec("H-04")
-async def test_a_session_that_is_no_task_is_unknown_here(board: StageClient) -> None:
+async def test_a_session_that_is_not_a_task_returns_404(board: StageClient) -> None:
     for path in ("", "/logs"):
         assert (await board.get(f"/v1/tasks/{board.stage.session_id}{path}")).status == 404
 
@@ -343,7 +343,7 @@ async def test_returns_group_with_all_member_tasks_and_aggregate_stats(board: St
 
 
 @pytest.mark.spec("H-05")
-async def test_a_group_whose_tasks_have_all_ended_has_zeros_for_what_there_is_none_of(
+async def test_a_group_of_ended_tasks_has_zero_for_counts_without_tasks(
     board: StageClient,
 ) -> None:
     batch = (await task_named(board.runtime, "Count 100% of 0_0")).batch_id
@@ -368,7 +368,7 @@ async def test_returns_404_for_unknown_group_id(board: StageClient, id: str) -> 
 
 
 @pytest.mark.spec("H-04")
-async def test_why_says_in_a_sentence_what_a_session_waits_for(board: StageClient) -> None:
+async def test_why_names_the_tool_or_the_tasks_that_a_session_waits_for(board: StageClient) -> None:
     task = await task_named(board.runtime, "Wait")
     await board.runtime.wait(board.stage.session_id)  # what ended before may still be told
     child = await board.json(f"/v1/sessions/{task.session_id}/why")
@@ -386,7 +386,7 @@ async def test_why_says_in_a_sentence_what_a_session_waits_for(board: StageClien
 
 @pytest.mark.spec("H-03")
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-async def test_nothing_is_changed_by_the_status_api(board: StageClient, method: str) -> None:
+async def test_changing_methods_are_refused_by_the_status_api(board: StageClient, method: str) -> None:
     for path in ("/v1/tasks", f"/v1/tasks/{UNKNOWN}", "/v1/events", "/v1/health"):
         told = await board.request(method, path, headers=board.authorization)
         assert told.status == 405, path

@@ -28,7 +28,7 @@ async def ask(at: Stage, *parts: PartInput, text: str = "") -> Any:
 
 
 @pytest.mark.spec("S-05")
-async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_came_of_them(
+async def test_subtasks_run_before_the_model_is_asked_and_it_reads_their_results(
     tmp_path: Path,
 ) -> None:
     seen: list[TaskArguments] = []
@@ -66,7 +66,7 @@ async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_c
 
 
 @pytest.mark.spec("S-05")
-async def test_without_the_tool_the_call_fails_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_a_subtask_without_the_task_tool_fails_and_the_turn_goes_on(tmp_path: Path) -> None:
     async with open_stage(tmp_path, ScriptedModel({})) as at:
         entry = await ask(at, FIND_SUBTASK)
         (state,) = await at.states()
@@ -78,7 +78,7 @@ async def test_without_the_tool_the_call_fails_and_the_turn_goes_on(tmp_path: Pa
 
 
 @pytest.mark.spec("S-05")
-async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_pending_subtask_parks_the_session_until_its_result(tmp_path: Path) -> None:
     async def run(args: TaskArguments, context: ToolContext) -> Pending:
         return Pending(note="started")
 
@@ -100,7 +100,7 @@ async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_pa
 
 
 @pytest.mark.spec("S-05")
-async def test_a_prompt_that_comes_while_a_subtask_waits_is_answered_with_it_pending(tmp_path: Path) -> None:
+async def test_a_prompt_during_a_pending_subtask_is_answered_without_a_reminder(tmp_path: Path) -> None:
     async def run(args: TaskArguments, context: ToolContext) -> Pending:
         return Pending()
 
@@ -131,7 +131,7 @@ async def test_an_abort_ends_a_subtask_and_the_next_prompt_does_not_begin_it_aga
 
 
 @pytest.mark.spec("S-05")
-async def test_a_process_that_ends_in_a_subtask_leaves_it_in_doubt_and_is_gone_on_with(
+async def test_a_subtask_whose_process_ended_is_in_doubt_and_the_turn_goes_on(
     tmp_path: Path,
 ) -> None:
     gate = Gate("task")
@@ -148,7 +148,7 @@ async def test_a_process_that_ends_in_a_subtask_leaves_it_in_doubt_and_is_gone_o
 
 
 @pytest.mark.spec("S-05")
-async def test_a_step_after_a_subtask_that_was_cut_off_is_told_once_what_to_do(tmp_path: Path) -> None:
+async def test_a_repeated_step_after_a_subtask_has_one_reminder_to_go_on(tmp_path: Path) -> None:
     seen: list[TaskArguments] = []
     script = {prompt_text("subtask-done"): [[say("I beg"), pause(3600)]]}
     async with open_stage(tmp_path, script, tools=[build_task_tool(seen)]) as at:
@@ -161,7 +161,7 @@ async def test_a_step_after_a_subtask_that_was_cut_off_is_told_once_what_to_do(t
     assert entries[-1].text == "ok"
 
 
-async def test_a_subtask_of_another_kind_of_input_is_not_lost_in_a_busy_session(tmp_path: Path) -> None:
+async def test_a_subtask_sent_to_a_busy_session_is_not_lost(tmp_path: Path) -> None:
     seen: list[TaskArguments] = []
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Done.")]]}
@@ -177,7 +177,7 @@ async def test_a_subtask_of_another_kind_of_input_is_not_lost_in_a_busy_session(
 
 
 @pytest.mark.spec("S-05")
-async def test_a_subtask_in_a_long_history_is_told_in_its_place(tmp_path: Path) -> None:
+async def test_a_subtask_in_a_long_history_keeps_its_position_in_the_request(tmp_path: Path) -> None:
     seen: list[TaskArguments] = []
     async with open_stage(tmp_path, ScriptedModel({}), tools=[build_task_tool(seen)]) as at:
         for number in range(20):

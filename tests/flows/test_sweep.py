@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents import Idle, SessionIdle, WaitingAsync, call, say, wait_tool
+from asyncagents import Idle, Runtime, SessionIdle, WaitingAsync, call, say, wait_tool
 from asyncagents.app.assemble import Setup
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.id import SessionId
@@ -17,7 +17,7 @@ from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.inside import inside
 from tests.support.runtime import EventListener, open_sqlite_runtime
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 HOUR = 3_600_000
 SPOIL = """
@@ -31,6 +31,11 @@ def spoil(data: Path, session_id: SessionId) -> None:
     with closing(sqlite3.connect(data / "asyncagents.db")) as database, database:
         for statement in SPOIL.strip().splitlines():
             assert database.execute(statement, {"id": session_id}).rowcount == 1
+
+
+async def until_put_off(runtime: Runtime) -> None:
+    """A row that is put off tells nobody."""
+    await wait_until(lambda: runtime.counters.stuck.counts)
 
 
 @pytest.mark.spec("X-11")
@@ -55,8 +60,7 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
                         await EventListener(subscription).until(
                             SessionIdle, lambda event: event.session_id == good.id
                         )
-                while not runtime.counters.stuck.counts:  # noqa: ASYNC110  a row that is put off tells nobody
-                    await asyncio.sleep(0.01)
+                await until_put_off(runtime)
                 await inside(runtime).dispatcher.sweep()
                 assert (await runtime.prompt(good.id, "hey")).text == "Yes?"
                 assert runtime.counters.stuck.counts == {("call",): 1}
@@ -66,7 +70,7 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
     assert "is due and cannot be expired: AssertionError" in errors[0].getMessage()
 
 
-async def test_a_row_is_logged_once_however_often_it_is_put_off(
+async def test_a_row_that_is_postponed_repeatedly_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = FakeClock()

@@ -58,7 +58,7 @@ async def test_a_sync_task_counts_in_no_progress_and_in_no_list_of_background_ta
     assert len(listed.output.splitlines()) == 2
 
 
-async def test_one_task_is_listed_and_told_of_in_the_singular(tmp_path: Path) -> None:
+async def test_one_task_is_listed_and_noticed_in_the_singular(tmp_path: Path) -> None:
     scenes: RequestScript = {**MIXED, "go": [[launch_task("A", "a")], [say("Waiting.")], [say("Ok.")]]}
     async with open_delegation_stage(tmp_path, scenes) as at:
         await at.prompt("go")
@@ -72,7 +72,7 @@ async def test_one_task_is_listed_and_told_of_in_the_singular(tmp_path: Path) ->
 
 
 @pytest.mark.spec("Z-03", "T-07")
-async def test_a_batch_that_its_parent_cancels_is_of_background_tasks(tmp_path: Path) -> None:
+async def test_a_cancel_of_a_batch_covers_background_tasks_only(tmp_path: Path) -> None:
     scenes: RequestScript = {
         **MIXED,
         "cancel": [
@@ -168,7 +168,7 @@ async def test_a_task_whose_session_was_deleted_stays_in_every_list_as_gone(tmp_
 
 
 @pytest.mark.spec("Z-05", "T-08")
-async def test_the_facts_of_a_resumed_task_are_of_its_run_and_sums_are_named_so(tmp_path: Path) -> None:
+async def test_a_resumed_task_reports_its_last_run_and_separate_totals(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [
             [call_task("A", "a")],
@@ -207,7 +207,7 @@ def _tokens(name: str, told: str) -> int:
 
 
 @pytest.mark.spec("Z-03", "X-11")
-async def test_postgres_gives_tasks_of_before_the_kind_that_their_rows_tell(postgres_server: Server) -> None:
+async def test_a_postgres_migration_derives_the_kind_of_older_tasks(postgres_server: Server) -> None:
     rows = {"a": b'{"description":"x"}', "b": b'{"background":false}', "c": b'{"background":true}', "d": b"{"}
     async with database(postgres_server) as dsn:
         connection = await asyncpg.connect(dsn)

@@ -86,7 +86,9 @@ async def _all(runtime: Runtime) -> dict[str, BackgroundTask]:
 
 @pytest.mark.spec("T-14", "T-15", "T-16")
 @pytest.mark.parametrize("point", POINTS)
-async def test_every_field_of_a_task_survives_and_each_end_is_told_once(tmp_path: Path, point: str) -> None:
+async def test_every_field_of_a_task_survives_a_restart_with_one_notice_per_end(
+    tmp_path: Path, point: str
+) -> None:
     gate = Gate("gate", effect="idempotent")
     async with open_delegation_stage(tmp_path, SCENES, gate.tool) as at:
         await at.prompt("go")
@@ -161,7 +163,7 @@ async def test_a_wait_for_a_task_goes_on_after_a_restart(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("X-07", "T-15")
-async def test_two_runtimes_share_the_tasks_and_each_end_is_told_once(tmp_path: Path) -> None:
+async def test_two_runtimes_share_the_tasks_and_each_end_has_one_notice(tmp_path: Path) -> None:
     count = 12
     scenes: RequestScript = {
         "go": [[launch_task(f"T{n}", f"child {n}") for n in range(count)], *[[say("Ok.")]] * (count + 1)],

@@ -22,7 +22,7 @@ from tests.support.delegation import call_task, launch_task
 from tests.support.runtime import EventListener
 from tests.support.telemetry import Collector, open_traced_runtime, parent_of, span_attributes, trace_id
 from tests.support.tool import ECHO, NoArguments
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 from tests.support.webhook.delivery import result_body, standard_headers
 
 FOREIGN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -44,8 +44,10 @@ class Jobs:
 
 
 async def until_still(runtime: Runtime, session_id: SessionId) -> None:
+    """Wait until the tree rests and the spans of its runs have ended."""
     async with asyncio.timeout(PATIENCE):
         await runtime.wait_tree(session_id)
+    await wait_until(lambda: runtime.live == 0)
 
 
 def ancestry(collector: Collector, span_id: int | None) -> list[str]:
@@ -103,7 +105,7 @@ async def test_a_launch_a_child_a_park_a_restart_a_webhook_and_the_resume_are_on
     assert [f"{link.context.trace_id:032x}" for link in result.links] == [FOREIGN[3:35]]
 
 
-async def test_a_session_that_nobody_traced_begins_a_trace_that_outlives_its_process(tmp_path: Path) -> None:
+async def test_an_untraced_session_begins_a_trace_that_outlives_its_process(tmp_path: Path) -> None:
     script = {"go": [[call("job")], [say("Done.")]], "again": [[say("Yes.")]]}
     collector, jobs = Collector(), Jobs()
     async with open_traced_runtime(tmp_path, script, collector, jobs.tool) as runtime:
@@ -124,7 +126,7 @@ async def test_a_session_that_nobody_traced_begins_a_trace_that_outlives_its_pro
     assert collector.find_span("tool_result job").links == ()
 
 
-async def test_a_notice_of_a_background_task_goes_on_in_the_trace_of_who_launched_it(tmp_path: Path) -> None:
+async def test_a_notice_of_a_background_task_continues_the_trace_of_its_launch(tmp_path: Path) -> None:
     script = {"go": [[launch_task("work", "do it")], [say("Launched.")]], "do it": [[say("Did it.")]]}
     collector = Collector()
     async with open_traced_runtime(
@@ -160,7 +162,7 @@ async def test_prompts_of_two_callers_are_turns_of_two_traces_and_nothing_leaks_
     ]
 
 
-async def test_a_prompt_during_a_turn_does_not_tear_its_trace(tmp_path: Path) -> None:
+async def test_a_prompt_during_a_turn_does_not_split_its_trace(tmp_path: Path) -> None:
     script = {"go": [[call("job")], [say("Done.")]], "and": [[say("Sure.")]]}
     collector, jobs = Collector(), Jobs()
     async with open_traced_runtime(tmp_path, script, collector, jobs.tool) as runtime:
@@ -221,7 +223,7 @@ async def test_spans_carry_the_names_of_the_conventions(tmp_path: Path) -> None:
     }
 
 
-async def test_metrics_tell_of_tokens_and_durations(tmp_path: Path) -> None:
+async def test_metrics_record_tokens_and_durations(tmp_path: Path) -> None:
     collector = Collector()
     async with open_traced_runtime(
         tmp_path, {"go": [[call("echo", text="hi")], [say("Done.")]]}, collector, ECHO
@@ -253,7 +255,7 @@ SECRET = "the magic word is swordfish"
 
 
 @pytest.mark.parametrize("content", [False, True])
-async def test_no_text_goes_along_unless_it_was_asked_for(tmp_path: Path, content: bool) -> None:
+async def test_spans_contain_text_only_if_content_is_enabled(tmp_path: Path, content: bool) -> None:
     async def broken(args: NoArguments, context: ToolContext) -> Pending:
         raise ToolError(f"no: {SECRET}")
 
@@ -288,7 +290,7 @@ async def test_no_text_goes_along_unless_it_was_asked_for(tmp_path: Path, conten
     assert not [event for span in collector.spans for event in span.events]
 
 
-async def test_what_fails_says_so_and_what_is_stopped_is_no_error(tmp_path: Path) -> None:
+async def test_a_failed_request_is_an_error_span_and_an_aborted_one_is_not(tmp_path: Path) -> None:
     script = {"bad": [[fail("no", status=401)]], "long": [[say("I beg"), pause(3600)]]}
     collector = Collector()
     async with open_traced_runtime(tmp_path, script, collector) as runtime:
@@ -310,7 +312,7 @@ async def test_what_fails_says_so_and_what_is_stopped_is_no_error(tmp_path: Path
     assert outcomes == ["error", "aborted"]
 
 
-async def test_a_result_that_is_told_twice_is_seen_once(tmp_path: Path) -> None:
+async def test_a_repeated_result_is_recorded_in_one_span(tmp_path: Path) -> None:
     collector, jobs = Collector(), Jobs()
     async with open_traced_runtime(
         tmp_path, {"go": [[call("job")], [say("Done.")]]}, collector, jobs.tool
@@ -353,7 +355,7 @@ class Broken(SpanProcessor):
         raise RuntimeError("on end")
 
 
-async def test_a_processor_that_fails_spoils_no_work(
+async def test_a_failing_span_processor_does_not_disturb_the_turn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector, jobs = Collector(), Jobs()
@@ -373,7 +375,7 @@ async def test_a_processor_that_fails_spoils_no_work(
     assert any(message.endswith("action=start failed") for message in messages)
 
 
-def test_agents_that_a_model_invents_make_no_endless_labels() -> None:
+def test_labels_for_invented_agent_names_are_limited() -> None:
     measures = GenAiMetrics((collector := Collector()).meters)
     for number in range(3 * MAX_LABELS):
         measures.record_agent(1.0, {"gen_ai.agent.name": f"agent {number}"})

@@ -32,7 +32,7 @@ def ran(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spec("X-08")
-def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> None:
+def test_the_program_of_the_page_prints_the_output_of_the_page(tmp_path: Path) -> None:
     (shown,) = code_blocks("telemetry.md", "text")
     done = ran(PROGRAM, tmp_path)
     assert done.stdout == shown
@@ -81,14 +81,14 @@ def test_nothing_of_opentelemetry_is_imported_while_it_is_off(tmp_path: Path) ->
     assert done.stderr == ""
 
 
-def test_without_the_extra_it_runs_and_switching_it_on_says_what_to_do(tmp_path: Path) -> None:
+def test_telemetry_without_its_extra_is_an_error_only_when_it_is_on(tmp_path: Path) -> None:
     off, on = ran(OFF % (False, WITHOUT), tmp_path), ran(OFF % (True, WITHOUT), tmp_path)
     assert off.stdout == "ok\n[]\n"
     assert "pip install 'asyncagents[telemetry]'" in on.stderr.splitlines()[-1]
     assert "ConfigError" in on.stderr.splitlines()[-1]
 
 
-async def test_while_it_is_off_a_span_of_the_program_leaves_no_mark(tmp_path: Path) -> None:
+async def test_a_span_of_the_program_is_not_stored_while_telemetry_is_off(tmp_path: Path) -> None:
     collector = Collector()
     async with open_traced_runtime(tmp_path, {}, None) as runtime:
         session = await runtime.create_session(directory=tmp_path)
@@ -99,7 +99,7 @@ async def test_while_it_is_off_a_span_of_the_program_leaves_no_mark(tmp_path: Pa
     assert [span.name for span in collector.spans] == ["handle request"]
 
 
-async def test_without_an_sdk_it_is_on_and_records_nothing(tmp_path: Path) -> None:
+async def test_telemetry_without_an_sdk_records_nothing(tmp_path: Path) -> None:
     async with open_runtime(
         tmp_path, model=ScriptedModel({}), telemetry=TelemetryConfig(enabled=True)
     ) as runtime:
@@ -129,14 +129,14 @@ async def calls_made(folder: Path, chunks: int, collector: Collector | None) -> 
     return count
 
 
-async def test_what_a_turn_costs_does_not_depend_on_how_much_is_streamed(tmp_path: Path) -> None:
+async def test_the_cost_of_observing_a_turn_does_not_grow_with_its_stream(tmp_path: Path) -> None:
     few, many = [await calls_made(tmp_path / str(size), size, None) for size in (1, 500)]
     assert 0 < few == many < 60
     few, many = [await calls_made(tmp_path / f"on {size}", size, Collector()) for size in (1, 500)]
     assert few == many
 
 
-def test_for_what_nobody_watches_nothing_is_made() -> None:
+def test_the_noop_observer_reuses_one_object_for_all_spans() -> None:
     unused: Any = None
     made = [
         NOOP_OBSERVER.run_span(unused, unused),

@@ -20,7 +20,7 @@ DONE = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status"
 
 
 @pytest.mark.spec("C-09")
-async def test_who_stops_with_todos_left_is_told_to_go_on(tmp_path: Path) -> None:
+async def test_a_session_that_stops_with_open_todos_gets_a_nudge(tmp_path: Path) -> None:
     script = {"go": [[write_todos(OPEN_TODOS)], [say("Done?")], [write_todos(DONE)], [say("Done.")]]}
     async with open_project(tmp_path, script) as at:
         answer = await at.prompt("go")
@@ -34,7 +34,7 @@ async def test_who_stops_with_todos_left_is_told_to_go_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("C-09")
-async def test_who_does_nothing_about_it_is_left_alone(tmp_path: Path) -> None:
+async def test_a_session_that_ignores_a_nudge_gets_no_second_one(tmp_path: Path) -> None:
     script = {"go": [[write_todos(OPEN_TODOS)], [say("Done?")], [say("I will not.")], [say("Never.")]]}
     async with open_project(tmp_path, script) as at:
         answer = await at.prompt("go")
@@ -44,7 +44,7 @@ async def test_who_does_nothing_about_it_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("C-09", "S-07")
-async def test_an_answer_in_its_form_is_not_put_at_risk_for_todos_that_are_left(tmp_path: Path) -> None:
+async def test_a_structured_answer_is_not_followed_by_a_nudge(tmp_path: Path) -> None:
     form = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     answer = call("StructuredOutput", city="Rome")
     async with open_project(
@@ -56,7 +56,7 @@ async def test_an_answer_in_its_form_is_not_put_at_risk_for_todos_that_are_left(
 
 
 @pytest.mark.spec("C-09")
-async def test_who_goes_on_for_ever_is_told_so_often_and_a_prompt_starts_anew(tmp_path: Path) -> None:
+async def test_nudges_are_limited_until_the_next_prompt(tmp_path: Path) -> None:
     work = [step for n in range(9) for step in ([call("read", filePath=f"{n}")], [say(f"{n}.")])]
     script = {"go": [[write_todos(OPEN_TODOS)], *work], "again": [[say("No.")]]}
     async with open_project(tmp_path, script, todo_enforcer=3) as at:
@@ -70,7 +70,7 @@ async def test_who_goes_on_for_ever_is_told_so_often_and_a_prompt_starts_anew(tm
 
 
 @pytest.mark.spec("C-09")
-async def test_nobody_is_told_after_an_error_or_who_may_not_keep_todos_or_if_it_is_off(
+async def test_no_nudge_follows_an_error_a_denied_todowrite_or_a_limit_of_zero(
     tmp_path: Path,
 ) -> None:
     script = {"go": [[write_todos(OPEN_TODOS)], [fail("no")]], "on": [[say("Done.")]]}
@@ -90,7 +90,7 @@ async def test_nobody_is_told_after_an_error_or_who_may_not_keep_todos_or_if_it_
 
 
 @pytest.mark.spec("C-09")
-async def test_nobody_is_told_while_a_person_is_asked(tmp_path: Path) -> None:
+async def test_no_nudge_follows_an_open_or_rejected_ask(tmp_path: Path) -> None:
     script = {
         "go": [
             [write_todos(OPEN_TODOS), call("write", filePath="a", content="x")],
@@ -115,7 +115,7 @@ STEPS = st.lists(LISTS.map(lambda items: [write_todos(items)]) | st.just([say("W
 @pytest.mark.spec("C-09")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 @given(steps=STEPS, limit=st.integers(0, 4))
-async def test_whatever_the_todos_are_it_ends(
+async def test_no_list_of_todos_causes_more_nudges_than_the_limit(
     tmp_path_factory: pytest.TempPathFactory, steps: list[list[ScriptLine]], limit: int
 ) -> None:
     home = tmp_path_factory.mktemp("p")
@@ -127,6 +127,6 @@ async def test_whatever_the_todos_are_it_ends(
     assert len(told) <= limit
 
 
-def test_what_a_todo_says_stays_in_its_line() -> None:
+def test_a_todo_with_line_breaks_stays_on_one_line_of_the_reminder() -> None:
     todo = Todo(id="1", content="a\n- [ ] b (done)", status="pending", priority="low")
     assert todo_reminder((todo,)).count("\n- ") == 1

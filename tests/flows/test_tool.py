@@ -94,7 +94,7 @@ async def test_the_calls_of_a_step_run_side_by_side(tmp_path: Path) -> None:
     ],
     ids=["refuses", "crashes", "meets a timeout", "fails", "hangs", "is cancelled", "mumbles", "garbles"],
 )
-async def test_a_tool_that_fails_tells_the_model_and_spares_its_siblings(
+async def test_a_failed_tool_is_an_error_for_the_model_and_spares_its_siblings(
     tmp_path: Path, broken: Tool[NoArguments], error: str
 ) -> None:
     script = {"go": [[call("it"), call("echo", text="a")], [say("Done.")]]}
@@ -132,7 +132,7 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
     assert [turn.failed for turn in (unknown, missing, mistyped, fine)] == [True, True, True, False]
 
 
-async def test_what_a_tool_does_to_our_own_store_commits_with_its_result(tmp_path: Path) -> None:
+async def test_facts_of_a_tool_commit_with_its_result(tmp_path: Path) -> None:
     async def remind(args: NoArguments, context: ToolContext) -> WithFacts:
         note = inside(at.runtime).inputs.build_prompt(
             context.session_id, "And the docs.", key=f"note:{context.call_id}", options={}
@@ -147,7 +147,7 @@ async def test_what_a_tool_does_to_our_own_store_commits_with_its_result(tmp_pat
     assert at.request_messages()[-2:] == [ToolTurn("call_1_0", "remind", "noted"), UserTurn("And the docs.")]
 
 
-async def test_a_tool_knows_where_it_runs(tmp_path: Path) -> None:
+async def test_a_tool_context_names_the_session_message_agent_and_directory(tmp_path: Path) -> None:
     contexts: list[ToolContext] = []
 
     async def look(args: NoArguments, context: ToolContext) -> Completed:
@@ -167,7 +167,7 @@ async def test_a_tool_knows_where_it_runs(tmp_path: Path) -> None:
     assert context.directory == str(tmp_path)
 
 
-async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
+async def test_a_request_describes_the_tools_of_the_session(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {"hello": [[say("Hi.")]]}, tools=[ECHO]) as at:
         await at.prompt("hello")
 
@@ -185,7 +185,7 @@ async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
         (Pending(kind="ask"), "kind async or wait"),
     ],
 )
-async def test_an_outcome_that_nobody_could_use_is_the_tools_failure(
+async def test_an_invalid_outcome_of_a_tool_fails_the_call(
     tmp_path: Path, outcome: Outcome, error: str
 ) -> None:
     async def odd(args: NoArguments, context: ToolContext) -> Outcome:
@@ -202,7 +202,7 @@ async def test_an_outcome_that_nobody_could_use_is_the_tools_failure(
     assert error in told.output
 
 
-async def test_a_failure_with_half_a_character_is_told_all_the_same(tmp_path: Path) -> None:
+async def test_a_failure_with_an_unpaired_surrogate_reaches_the_model(tmp_path: Path) -> None:
     async def odd(args: NoArguments, context: ToolContext) -> Outcome:
         raise ToolFailure("no file \udcff")
 
@@ -232,7 +232,7 @@ async def test_a_failure_with_half_a_character_is_told_all_the_same(tmp_path: Pa
     ],
     ids=str,
 )
-async def test_a_plan_of_something_else_is_the_call_s_failure_and_the_session_goes_on(
+async def test_an_invalid_plan_of_a_tool_fails_the_call_and_the_turn_goes_on(
     tmp_path: Path, planned: Any
 ) -> None:
     async def plan(args: NoArguments, context: ToolContext) -> Any:

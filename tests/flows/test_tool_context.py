@@ -18,7 +18,7 @@ from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("A-09")
-async def test_a_thread_hears_of_an_abort(tmp_path: Path) -> None:
+async def test_an_abort_sets_the_abort_event_of_a_tool_in_a_thread(tmp_path: Path) -> None:
     started, ended = threading.Event(), threading.Event()
 
     @tool
@@ -33,11 +33,11 @@ async def test_a_thread_hears_of_an_abort(tmp_path: Path) -> None:
         await at.runtime.send(at.session_id, "go")
         await asyncio.to_thread(started.wait, PATIENCE)
         assert await at.abort()
-    assert ended.is_set()
+        assert await asyncio.to_thread(ended.wait, PATIENCE)
 
 
 @pytest.mark.spec("A-09")
-async def test_a_thread_hears_that_its_time_is_over_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_a_timeout_sets_the_abort_event_of_a_thread_and_the_turn_goes_on(tmp_path: Path) -> None:
     heard: list[bool] = []
 
     @tool(timeout=0.05)
@@ -55,7 +55,7 @@ async def test_a_thread_hears_that_its_time_is_over_and_the_turn_goes_on(tmp_pat
 
 
 @pytest.mark.spec("A-09")
-async def test_what_a_tool_says_of_itself_is_shown_at_once_and_kept_with_its_result(tmp_path: Path) -> None:
+async def test_metadata_of_a_tool_is_published_at_once_and_kept_with_its_result(tmp_path: Path) -> None:
     go = threading.Event()
 
     @tool
@@ -93,7 +93,7 @@ def _is_half_done(event: PartUpdated) -> bool:
     return isinstance(state, ToolRunning) and state.title == "Half"
 
 
-async def test_what_cannot_be_kept_is_the_failure_of_who_said_it(tmp_path: Path) -> None:
+async def test_metadata_that_cannot_be_stored_fails_the_call(tmp_path: Path) -> None:
     @tool
     def works(context: ToolContext) -> str:
         """Work."""

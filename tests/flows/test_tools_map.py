@@ -101,7 +101,7 @@ async def test_a_later_map_replaces_the_earlier_one_and_a_prompt_without_one_kee
 
 
 @pytest.mark.spec("Z-04", "D-04")
-async def test_a_map_lifts_nothing_that_a_child_is_denied(tmp_path: Path) -> None:
+async def test_a_map_lifts_no_denial_of_a_child(tmp_path: Path) -> None:
     script = {
         "go": [[LAUNCH], [say("Ok.")]],
         "look": [[say("Red.")]],
@@ -138,7 +138,7 @@ async def test_a_child_may_do_no_more_than_the_map_of_its_parent_allows(tmp_path
 
 
 @pytest.mark.spec("Z-04")
-async def test_a_copy_of_a_session_has_its_map(tmp_path: Path) -> None:
+async def test_a_fork_has_the_map_of_its_session(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path, {"hi": [[say("Hello.")]], "go": TOUCH}) as at:
         where = await create_session(at, tmp_path)
         await tell(at, where, "hi", {"bash": False})
@@ -151,7 +151,7 @@ async def test_a_copy_of_a_session_has_its_map(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("Z-04", "P-13")
-async def test_an_import_takes_the_map_along_and_what_it_allows_only_if_it_is_trusted(tmp_path: Path) -> None:
+async def test_an_import_keeps_the_map_but_its_grants_only_if_trusted(tmp_path: Path) -> None:
     async with serve_coding_project(tmp_path, {"hi": [[say("Hello.")]]}) as at:
         session_id = at.stage.session_id
         await tell(at, f"/session/{session_id}", "hi", {"bash": False, "webfetch": True})
@@ -171,7 +171,7 @@ async def test_an_import_takes_the_map_along_and_what_it_allows_only_if_it_is_tr
 
 @pytest.mark.spec("Z-04")
 @pytest.mark.parametrize("how", ["agent", "command", "subtask", "fork", "child"])
-async def test_no_way_to_speak_lifts_a_denial_of_the_session(tmp_path: Path, how: str) -> None:
+async def test_no_kind_of_prompt_lifts_a_denial_of_the_session(tmp_path: Path, how: str) -> None:
     """With `true` in the map: said to another agent, by a command, to a copy, a task or a child."""
     agents = {
         "open": AgentConfig(mode="all", description="Works.", permission={"bash": "allow", "edit": "allow"})
@@ -196,7 +196,7 @@ async def test_no_way_to_speak_lifts_a_denial_of_the_session(tmp_path: Path, how
 
 
 @pytest.mark.spec("Z-04")
-async def test_a_rule_that_is_changed_leaves_the_map_and_a_map_leaves_the_rules(tmp_path: Path) -> None:
+async def test_a_denial_in_the_map_or_in_the_rules_overrides_the_other(tmp_path: Path) -> None:
     allow = {"permission": "bash", "pattern": "*", "action": "allow"}
     async with serve_coding_project(tmp_path, {"go": TOUCH, "again": TOUCH}) as at:
         mapped, ruled = (

@@ -134,7 +134,7 @@ async def test_a_call_that_waits_is_resumed_where_its_session_was_imported(tmp_p
 
 
 @pytest.mark.spec("P-13")
-async def test_a_result_that_the_model_was_told_is_pending_reaches_it_later_elsewhere(tmp_path: Path) -> None:
+async def test_a_result_for_a_call_shown_as_pending_arrives_after_the_import(tmp_path: Path) -> None:
     async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("ship")
         await at.prompt("news?")
@@ -156,15 +156,20 @@ async def test_a_result_that_the_model_was_told_is_pending_reaches_it_later_else
 
 @pytest.mark.spec("P-13", "P-07")
 async def test_a_call_whose_time_is_over_expires_after_the_import(tmp_path: Path) -> None:
-    soon = build_pending_tool("deploy", seconds=0.2)
-    async with open_stage(tmp_path / "here", SCRIPT, tools=[soon, ECHO], serve=True) as at:
+    deploy = build_pending_tool("deploy", seconds=3600)
+    async with open_stage(tmp_path / "here", SCRIPT, tools=[deploy, ECHO]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
-        await export_files(at.runtime, tmp_path / "files")
-        await at.listener.until_status(Idle)
+        files = await export_files(at.runtime, tmp_path / "files")
+        await at.abort()
+    assert waiting.open is not None
+    for name, content in files.items():
+        for due in (waiting.open.warn, waiting.open.due):  # as if it had begun long before
+            content = content.replace(str(due).encode(), str(waiting.open.since).encode())
+        (tmp_path / "files" / name).write_bytes(content)
 
     await import_into_store(tmp_path / "there", tmp_path / "files")
-    async with open_other_store(tmp_path / "there", SCRIPT, soon, ECHO) as (runtime, model):
+    async with open_other_store(tmp_path / "there", SCRIPT, deploy, ECHO) as (runtime, model):
         async with asyncio.timeout(PATIENCE):
             while not isinstance(await runtime.status(at.session_id), Idle):
                 await inside(runtime).store.expire()
@@ -176,7 +181,7 @@ async def test_a_call_whose_time_is_over_expires_after_the_import(tmp_path: Path
 
 
 @pytest.mark.spec("P-13")
-async def test_what_ran_when_it_was_exported_is_cut_off_and_the_session_can_go_on(tmp_path: Path) -> None:
+async def test_a_call_that_ran_during_the_export_is_imported_as_cut_off(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]], "and?": [[say("Again.")]]}
     async with open_stage(tmp_path / "here", script, tools=[gate.tool]) as at:
@@ -242,7 +247,7 @@ async def test_another_session_under_the_same_id_is_a_conflict_and_changes_nothi
 
 
 @pytest.mark.spec("P-13")
-async def test_ids_that_another_session_has_are_a_conflict_and_nothing_is_half_done(tmp_path: Path) -> None:
+async def test_an_import_with_ids_of_another_session_is_refused_as_a_whole(tmp_path: Path) -> None:
     async with open_stage(tmp_path / "here", SCRIPT, tools=[DEPLOY, ECHO]) as at:
         await at.prompt("ship")
         document = await at.runtime.transfer.document(at.session_id)
@@ -276,7 +281,7 @@ async def test_one_session_is_one_document_with_all_that_belongs_to_it(tmp_path:
 
 
 @pytest.mark.spec("P-13")
-async def test_an_export_is_private_has_an_index_and_tells_no_secret(tmp_path: Path) -> None:
+async def test_an_export_is_private_has_an_index_and_contains_no_secret(tmp_path: Path) -> None:
     secretive = build_pending_tool(
         "deploy", secret=Secret("whsec_aXNzdWVkIGJ5IHRoZW0="), webhook_url="https://ci.example/done"
     )
@@ -319,7 +324,7 @@ async def test_an_export_needs_a_directory_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-13")
-async def test_rights_and_addresses_of_an_export_count_only_if_it_is_trusted(tmp_path: Path) -> None:
+async def test_grants_and_webhook_urls_of_an_import_apply_only_if_trusted(tmp_path: Path) -> None:
     loud = build_pending_tool("deploy", webhook_url="https://ci.example/done")
     rules = [
         Rule(permission="bash", pattern="*", action="allow"),
@@ -368,7 +373,7 @@ async def test_an_imported_session_is_listed_prompted_and_deleted_in_another_dir
 
 
 @pytest.mark.spec("P-13")
-async def test_input_that_nobody_had_read_is_kept_and_wakes_nobody(tmp_path: Path) -> None:
+async def test_unread_input_is_imported_and_does_not_start_a_turn(tmp_path: Path) -> None:
     async with open_stage(tmp_path / "here", SCRIPT, serve=False) as at:
         await at.runtime.send(at.session_id, "more")
         await export_files(at.runtime, tmp_path / "files")
@@ -381,7 +386,7 @@ async def test_input_that_nobody_had_read_is_kept_and_wakes_nobody(tmp_path: Pat
 
 
 @pytest.mark.spec("P-13")
-async def test_a_session_that_changes_while_it_is_exported_is_not_taken_for_whole(tmp_path: Path) -> None:
+async def test_an_export_of_a_session_that_changes_meanwhile_is_a_conflict(tmp_path: Path) -> None:
     async with open_stage(tmp_path / "here", SCRIPT) as at:
         await at.prompt("more")
         records = at.runtime.transfer.records(at.session_id)

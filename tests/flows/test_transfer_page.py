@@ -20,7 +20,7 @@ PAGE = (DOCS / "transfer.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.spec("X-07")
-def test_the_program_prints_what_the_page_shows(tmp_path: Path) -> None:
+def test_the_program_prints_the_output_that_the_page_shows(tmp_path: Path) -> None:
     (code,) = code_blocks("transfer.md")
     (shown,) = code_blocks("transfer.md", "text")
     (tmp_path / "program.py").write_text(code, encoding="utf-8")

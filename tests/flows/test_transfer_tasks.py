@@ -23,13 +23,13 @@ from tests.support.delegation import (
 from tests.support.runtime import open_stage
 from tests.support.tool import CAREFUL, ECHO, Gate, build_pending_tool
 from tests.support.transfer import export_files, import_into_store, open_other_store
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 DEPLOY = build_pending_tool("deploy")
 
 
 @pytest.mark.spec("P-13")
-async def test_a_child_that_waits_goes_on_elsewhere_and_its_parent_is_told(tmp_path: Path) -> None:
+async def test_an_imported_pending_child_finishes_and_its_parent_gets_a_notice(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [[call_task("A", "a")], [say("Fine.")]],
         "a": [[call("deploy")], [say("A is live.")]],
@@ -47,9 +47,11 @@ async def test_a_child_that_waits_goes_on_elsewhere_and_its_parent_is_told(tmp_p
         assert not there.model.requests
         await runtime.async_tools.submit_result(waiting.id, "v2")
         await wait_until_quiet(runtime, at.session_id)
-        async with asyncio.timeout(PATIENCE):
-            while not find_notices(await runtime.messages(at.session_id)):  # noqa: ASYNC110  two sessions, one end
-                await asyncio.sleep(0)
+
+        async def has_notice() -> bool:
+            return bool(find_notices(await runtime.messages(at.session_id)))
+
+        await wait_until(has_notice)  # two sessions, one end
         await wait_until_quiet(runtime, at.session_id)
         (task,) = await runtime.tasks.list()
         again = await there.runtime.messages(at.session_id)
@@ -63,7 +65,7 @@ async def test_a_child_that_waits_goes_on_elsewhere_and_its_parent_is_told(tmp_p
 
 
 @pytest.mark.spec("P-13")
-async def test_a_child_that_worked_was_cut_off_and_its_parent_is_told_with_the_next_input(
+async def test_the_cut_off_of_an_imported_child_is_in_the_next_parent_request(
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
@@ -94,7 +96,7 @@ async def test_a_child_that_worked_was_cut_off_and_its_parent_is_told_with_the_n
 
 
 @pytest.mark.spec("P-13", "P-04")
-async def test_several_calls_of_a_turn_are_waited_for_all_elsewhere(tmp_path: Path) -> None:
+async def test_all_pending_calls_of_an_imported_turn_are_awaited(tmp_path: Path) -> None:
     tools = [DEPLOY, build_pending_tool("test"), build_pending_tool("announce")]
     script = {"ship": [[call("deploy"), call("test"), call("announce")], [say("Shipped.")]]}
     async with open_stage(tmp_path / "here", script, tools=tools) as at:
@@ -117,15 +119,13 @@ async def test_several_calls_of_a_turn_are_waited_for_all_elsewhere(tmp_path: Pa
 
 
 @pytest.mark.spec("P-13")
-async def test_what_asked_a_person_was_cut_off(tmp_path: Path) -> None:
+async def test_a_call_with_an_open_ask_is_imported_as_failed(tmp_path: Path) -> None:
     async with open_stage(
         tmp_path / "here", {"go": [[call("careful", text="x")], [say("x")]]}, tools=[CAREFUL]
     ) as at:
         await at.runtime.send(at.session_id, "go")
         await at.listener.until(PermissionAsked)
-        async with asyncio.timeout(PATIENCE):
-            while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
-                await asyncio.sleep(0)
+        await wait_until(lambda: not at.runtime.live)  # no event tells that a run is gone
         await export_files(at.runtime, tmp_path / "files")
         await at.abort()
     await import_into_store(tmp_path / "there", tmp_path / "files")
@@ -143,7 +143,7 @@ def may_ship(version: str) -> str:
 
 
 @pytest.mark.spec("P-13")
-async def test_a_decision_that_was_asked_for_is_taken_elsewhere(tmp_path: Path) -> None:
+async def test_an_open_approval_is_answered_after_the_import(tmp_path: Path) -> None:
     script = {"ship": [[call("may_ship", version="v2")], [say("Noted.")]]}
     async with open_stage(tmp_path / "here", script, tools=[may_ship]) as at:
         await at.prompt("ship")
@@ -162,7 +162,7 @@ async def test_a_decision_that_was_asked_for_is_taken_elsewhere(tmp_path: Path) 
 
 
 @pytest.mark.spec("P-13", "P-08")
-async def test_a_tool_that_had_begun_its_work_outside_is_waited_for(tmp_path: Path) -> None:
+async def test_an_async_tool_that_was_starting_is_imported_as_pending(tmp_path: Path) -> None:
     """Its record says `processing`: whether the work began is unknown, and a result may come."""
     started, go = asyncio.Event(), asyncio.Event()
 
@@ -192,7 +192,7 @@ async def test_a_tool_that_had_begun_its_work_outside_is_waited_for(tmp_path: Pa
 
 
 @pytest.mark.spec("P-13", "Z-05", "Z-03")
-async def test_a_later_run_that_was_cut_off_is_counted_by_itself_elsewhere(tmp_path: Path) -> None:
+async def test_an_imported_second_run_keeps_its_own_counts_and_the_totals(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         "go": [[launch_task("A", "a")], [say("Off it goes.")], [say("It came.")]],

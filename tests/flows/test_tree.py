@@ -14,7 +14,7 @@ from tests.support.tool import CAREFUL, build_pending_tool
 from tests.support.wait import PATIENCE
 
 
-async def test_a_tree_is_waited_for_until_it_asks_somebody(tmp_path: Path) -> None:
+async def test_wait_tree_returns_when_a_session_asks_a_person(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="a")], [say("Done.")]]}
     async with open_stage(tmp_path, script, tools=[CAREFUL]) as at, asyncio.timeout(PATIENCE):
         await at.runtime.send(at.session_id, "go")
@@ -25,7 +25,7 @@ async def test_a_tree_is_waited_for_until_it_asks_somebody(tmp_path: Path) -> No
         assert await at.runtime.wait_tree(at.session_id) == {}
 
 
-async def test_a_tree_is_waited_for_until_it_only_waits_for_a_result(tmp_path: Path) -> None:
+async def test_wait_tree_returns_when_a_session_only_waits_for_a_result(tmp_path: Path) -> None:
     async with (
         open_stage(tmp_path, {"go": [[call("deploy")]]}, tools=[build_pending_tool("deploy")]) as at,
         asyncio.timeout(PATIENCE),
@@ -80,7 +80,7 @@ async def test_a_session_begun_again_with_its_key_is_the_same_in_one_directory(t
         assert len(at.model.requests) == 2
 
 
-async def test_whether_somebody_runs_a_session_is_known(tmp_path: Path) -> None:
+async def test_is_running_is_true_only_during_a_run(tmp_path: Path) -> None:
     model = ScriptedModel({"go": [[say("a"), pause(3600)]]})
     async with open_stage(tmp_path, model) as at, asyncio.timeout(PATIENCE):
         before = await at.runtime.is_running(at.session_id)

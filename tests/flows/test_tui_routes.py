@@ -10,7 +10,7 @@ from tests.support.http.server import StageClient, serve_stage
 
 
 @pytest.mark.spec("X-01")
-async def test_terminals_hear_what_programs_tell_them(tmp_path: Path) -> None:
+async def test_posts_of_programs_reach_a_terminal_as_events(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, {}) as at:
         heard = await told(
             at,
@@ -55,7 +55,7 @@ async def told(at: StageClient, posts: list[tuple[str, Any]]) -> list[tuple[str,
         return heard
 
 
-async def test_what_no_terminal_would_understand_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_post_for_a_terminal_is_refused(tmp_path: Path) -> None:
     async with serve_stage(tmp_path, {}) as at:
         bad = [
             await at.post("/tui/append-prompt", {}),

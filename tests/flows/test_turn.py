@@ -75,7 +75,7 @@ async def test_events_come_in_the_order_in_which_things_happen(tmp_path: Path) -
 
 
 @pytest.mark.spec("C-06")
-async def test_each_change_of_status_is_published_once_and_the_list_has_who_is_not_idle(
+async def test_each_status_change_is_published_once_and_busy_sessions_are_listed(
     tmp_path: Path,
 ) -> None:
     gate = Gate("gate")
@@ -164,7 +164,7 @@ async def test_a_text_is_stored_when_it_ends_while_the_model_goes_on(tmp_path: P
 
 
 @pytest.mark.spec("S-05")
-async def test_the_next_turn_is_told_the_whole_history_in_its_order(tmp_path: Path) -> None:
+async def test_the_next_turn_sends_the_whole_history_in_order(tmp_path: Path) -> None:
     script = {"one": [[call("echo", text="a")], [say("A.")]], "two": [[say("B.")]]}
     async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         await at.prompt("one")
@@ -180,7 +180,7 @@ async def test_the_next_turn_is_told_the_whole_history_in_its_order(tmp_path: Pa
 
 
 @pytest.mark.spec("S-05")
-async def test_a_long_history_is_told_as_a_short_one_is(tmp_path: Path) -> None:
+async def test_a_long_history_is_sent_in_full_and_in_order(tmp_path: Path) -> None:
     script = {f"say {n}": [[call("echo", text=f"{n}")], [say(f"It is {n}.")]] for n in range(20)}
     async with open_stage(tmp_path, script, tools=[ECHO]) as at:
         for text in script:
@@ -211,7 +211,7 @@ async def test_tool_calls_without_a_call_is_an_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("C-06")
-async def test_who_prompted_is_answered_before_the_session_is_called_idle(tmp_path: Path) -> None:
+async def test_a_prompt_is_answered_before_the_session_is_idle(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {"hello": [[say("Hi.")]]}) as at:
         answer = await at.prompt("hello")
         event = await at.listener.until(PromptAnswered)

@@ -32,7 +32,7 @@ from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("X-07")
-async def test_who_does_not_serve_prompts_and_gets_the_answer_from_who_does(tmp_path: Path) -> None:
+async def test_a_runtime_that_does_not_serve_gets_the_answer_from_one_that_does(tmp_path: Path) -> None:
     model = ScriptedModel({"hello": [[say("Hi.")]]})
     async with open_stage(tmp_path, {}, serve=False) as at:
         prompt = asyncio.ensure_future(at.prompt("hello"))
@@ -48,7 +48,7 @@ async def test_who_does_not_serve_prompts_and_gets_the_answer_from_who_does(tmp_
     assert [status for status, _ in groupby(statuses)] == [Busy(), Idle()]
 
 
-async def test_what_was_prompted_while_nobody_served_is_answered_by_who_serves_next(tmp_path: Path) -> None:
+async def test_a_prompt_without_a_serving_runtime_is_answered_by_the_next_one(tmp_path: Path) -> None:
     async with open_stage(tmp_path, {}, serve=False) as at:
         await at.runtime.send(at.session_id, "hello", key="k")
         assert await at.status() == Busy()
@@ -105,7 +105,7 @@ async def test_an_abort_from_another_runtime_that_serves_ends_the_turn(tmp_path:
     assert answer_of(answer).error == aborted_error()
 
 
-async def test_everyone_hears_what_another_runtime_does(tmp_path: Path) -> None:
+async def test_events_of_one_runtime_reach_another(tmp_path: Path) -> None:
     async with (
         open_stage(tmp_path, {"hello": [[say("Hi.")]]}) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
@@ -179,7 +179,7 @@ async def test_two_runtimes_that_serve_one_directory_never_run_a_session_twice_a
 
 
 @pytest.mark.spec("X-07", "D-10")
-async def test_who_stops_in_the_middle_of_a_claim_leaves_nothing_behind_that_seems_to_run(
+async def test_a_runtime_that_stops_during_a_claim_leaves_the_session_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else whoever serves next takes it up only when it looks for the dead."""
@@ -205,7 +205,7 @@ async def test_who_stops_in_the_middle_of_a_claim_leaves_nothing_behind_that_see
 
 
 @pytest.mark.spec("X-01")
-async def test_an_answer_stands_after_a_prompt_whose_id_is_ahead_though_another_took_it_in(
+async def test_an_answer_sorts_after_a_prompt_with_an_id_ahead_of_the_clock(
     tmp_path: Path,
 ) -> None:
     """People read in the order of ids, and an undo of the prompt takes its answer along."""

@@ -29,7 +29,7 @@ AT_WORK = {
 
 
 @pytest.mark.spec("D-06")
-async def test_an_abort_ends_all_others(tmp_path: Path) -> None:
+async def test_an_abort_ends_the_siblings_of_an_unreadable_task(tmp_path: Path) -> None:
     works = build_gates("a", "b", "c")
     async with open_delegation_stage(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
@@ -44,7 +44,7 @@ async def test_an_abort_ends_all_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("D-06")
-async def test_a_session_is_deleted_with_it(tmp_path: Path) -> None:
+async def test_a_session_is_deleted_with_an_unreadable_task(tmp_path: Path) -> None:
     works = build_gates("a", "b", "c")
     async with open_delegation_stage(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
@@ -57,7 +57,7 @@ async def test_a_session_is_deleted_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T-05")
-async def test_a_parent_clears_it_with_the_others_and_goes_on(tmp_path: Path) -> None:
+async def test_a_parent_clears_an_unreadable_task_with_the_others(tmp_path: Path) -> None:
     works = build_gates("a", "b", "c")
     async with open_delegation_stage(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
         await at.prompt("go")
@@ -72,7 +72,7 @@ async def test_a_parent_clears_it_with_the_others_and_goes_on(tmp_path: Path) ->
 
 
 @pytest.mark.spec("T-15")
-async def test_its_siblings_end_and_their_parent_is_told(tmp_path: Path) -> None:
+async def test_siblings_of_an_unreadable_task_can_complete_and_be_cancelled(tmp_path: Path) -> None:
     works = build_gates("a", "b", "c")
     scenes = AT_WORK | {"go": [LAUNCHES, *[[say("ok")]] * 5]}
     async with open_delegation_stage(tmp_path, scenes, *(gate.tool for gate in works.values())) as at:
@@ -123,7 +123,7 @@ async def test_a_parent_clears_a_task_whose_session_cannot_be_read_and_goes_on(
 
 
 @pytest.mark.spec("D-10", "T-15")
-async def test_a_child_that_cannot_be_read_keeps_no_other_from_its_place(tmp_path: Path) -> None:
+async def test_an_unreadable_child_does_not_block_the_queue_for_a_place(tmp_path: Path) -> None:
     """One place: B and C wait while A works, and B breaks."""
     works = build_gates("a", "b", "c")
     scenes = AT_WORK | {"go": [LAUNCHES, *[[say("ok")]] * 5]}

@@ -49,14 +49,14 @@ async def after(data: Path, model: ScriptedModel, ms: int) -> list[str]:
 
 
 @pytest.mark.spec("C-03", "P-07")
-async def test_a_timer_says_when_it_is_over_and_what_was_to_be_said(tmp_path: Path) -> None:
+async def test_a_timer_reports_its_time_and_its_reminder(tmp_path: Path) -> None:
     said = await after(tmp_path, script(seconds=3600, reminder="Look at the build."), HOUR)
 
     assert said == [f"The wait is over. It was until {AT}.\n\nYou wanted to be told: Look at the build."]
 
 
 @pytest.mark.spec("P-07")
-async def test_a_timer_that_a_set_clock_passes_is_over_at_once(tmp_path: Path) -> None:
+async def test_a_timer_expires_at_once_when_the_clock_is_set_forward(tmp_path: Path) -> None:
     """Nobody waits for the next look at all that is due, which comes twice a minute."""
     clock, model = FakeClock(), script(seconds=3600)
     setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
@@ -70,7 +70,7 @@ async def test_a_timer_that_a_set_clock_passes_is_over_at_once(tmp_path: Path) -
 
 
 @pytest.mark.spec("P-07", "P-08")
-async def test_a_timer_that_was_over_while_nobody_ran_says_how_late_it_is(tmp_path: Path) -> None:
+async def test_a_timer_that_expired_while_no_process_ran_reports_its_delay(tmp_path: Path) -> None:
     said = await after(tmp_path, script(until="2023-11-15T00:13:20+01:00"), 4 * HOUR + 5_000)
 
     assert said == [f"The wait is over. It was until {AT}.\n\n{LATE}"]
@@ -89,7 +89,7 @@ async def test_a_time_is_kept_to_the_millisecond(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("C-03")
-async def test_a_person_who_speaks_ends_the_wait(tmp_path: Path) -> None:
+async def test_a_prompt_ends_the_wait(tmp_path: Path) -> None:
     model = script(seconds=3600, reminder="Look.")
     async with open_stage(tmp_path, model, tools=[wait_tool()]) as at:
         await at.prompt("go")
@@ -113,7 +113,7 @@ async def test_a_wait_is_ended_from_outside_as_any_pending_call(tmp_path: Path) 
     assert told(at.model) == ["It is ready before its time."]
 
 
-async def test_what_is_past_is_over_at_once(tmp_path: Path) -> None:
+async def test_a_wait_until_a_past_time_ends_at_once(tmp_path: Path) -> None:
     model = script(until="2023-11-14T22:13:00Z", reminder="Too late?")
     async with open_stage(tmp_path, model, tools=[wait_tool(FakeClock())]) as at:
         answer = await at.prompt("go")
@@ -143,7 +143,7 @@ async def test_what_is_past_is_over_at_once(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-async def test_a_wait_that_makes_no_sense_is_told_to_the_model(
+async def test_a_wait_with_invalid_arguments_is_an_error_for_the_model(
     tmp_path: Path, given: dict[str, Any], words: str
 ) -> None:
     async with open_stage(tmp_path, script(**given), tools=[wait_tool()]) as at:
@@ -153,14 +153,14 @@ async def test_a_wait_that_makes_no_sense_is_told_to_the_model(
     assert words in told(at.model)[0]
 
 
-async def test_the_beginning_of_the_calendar_is_long_past(tmp_path: Path) -> None:
+async def test_a_wait_until_the_first_year_of_the_calendar_ends_at_once(tmp_path: Path) -> None:
     async with open_stage(tmp_path, script(until="0001-01-01T00:00:00+23:59"), tools=[wait_tool()]) as at:
         await at.prompt("go")
 
     assert "was already" in told(at.model)[0]
 
 
-async def test_the_same_wait_again_and_again_asks_nobody(tmp_path: Path) -> None:
+async def test_a_repeated_wait_does_not_ask_for_doom_loop(tmp_path: Path) -> None:
     steps = [[call("wait", seconds=3600)] for _ in range(4)]
     model = ScriptedModel({"go": [*steps, [say("Enough.")]]})
     async with open_stage(tmp_path, model, tools=[wait_tool()]) as at:
@@ -174,7 +174,7 @@ async def test_the_same_wait_again_and_again_asks_nobody(tmp_path: Path) -> None
     assert told(model) == ["go on"] * 4
 
 
-async def test_the_same_past_time_again_and_again_asks_whether_that_leads_anywhere(tmp_path: Path) -> None:
+async def test_a_repeated_wait_until_a_past_time_asks_for_doom_loop(tmp_path: Path) -> None:
     model = ScriptedModel({"go": [[call("wait", until="2023-01-01T00:00:00Z")] for _ in range(3)]})
     async with open_stage(tmp_path, model, tools=[wait_tool()]) as at:
         await at.runtime.send(at.session_id, "go")

@@ -26,7 +26,7 @@ from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.testing.inside import inside
 from tests.support.runtime import open_runtime
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 MODEL = ScriptedModel({"ship": [[call("deploy"), call("deploy")], [say("done")]]}, remember=False)
 ROUND = 120
@@ -56,9 +56,7 @@ async def _park(runtime: Runtime, count: int) -> list[SessionId]:
 
     async with asyncio.timeout(3 * PATIENCE), asyncio.TaskGroup() as group:
         parked = [group.create_task(park()) for _ in range(count)]
-    async with asyncio.timeout(PATIENCE):
-        while runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
-            await asyncio.sleep(0)
+    await wait_until(lambda: not runtime.live)  # no event tells that a run is gone
     return [each.result() for each in parked]
 
 
@@ -85,7 +83,7 @@ async def test_a_session_that_waits_leaves_no_object_and_no_task_behind(tmp_path
 
 
 @pytest.mark.spec("P-11", "P-08")
-async def test_a_process_that_finds_sessions_waiting_begins_nothing_for_them(tmp_path: Path) -> None:
+async def test_a_new_process_allocates_nothing_for_parked_sessions(tmp_path: Path) -> None:
     async with open_runtime(tmp_path / "full", model=MODEL, tools=[deploy]) as runtime:
         await _park(runtime, ROUND)
     more = []
@@ -125,7 +123,7 @@ class Watched:
 
 
 @pytest.mark.spec("P-09")
-async def test_whatever_looks_for_open_calls_finds_them_by_an_index(tmp_path: Path) -> None:
+async def test_open_calls_are_found_by_an_index(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=MODEL, tools=[deploy]) as runtime:
         session_id, another = await _park(runtime, 2)
         first, second = await runtime.async_tools.waiting_calls(session_id)
@@ -168,7 +166,7 @@ def _is_slow(line: str) -> bool:
 
 
 @pytest.mark.spec("P-15")
-async def test_a_large_backlog_of_forgettable_calls_does_not_keep_the_sweep_from_what_is_due(
+async def test_a_backlog_of_old_calls_is_deleted_over_several_sweeps(
     tmp_path: Path,
 ) -> None:
     """Retention goes in pieces: what is left is for the next sweep, which comes soon."""

@@ -85,7 +85,7 @@ async def test_always_is_for_one_local_server_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-05")
-async def test_neither_the_server_itself_nor_metadata_is_fetched_whatever_is_allowed(tmp_path: Path) -> None:
+async def test_the_own_server_and_metadata_addresses_are_never_fetched(tmp_path: Path) -> None:
     rules = {**EVERYTHING, "webfetch_local": "allow"}
     place = create_yard(tmp_path)
     script: dict[str, list[list[ScriptLine]]] = {"go": []}

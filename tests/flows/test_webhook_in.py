@@ -59,7 +59,7 @@ async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Delive
 @alike
 @pytest.mark.spec("P-06", "P-03", "P-05")
 @pytest.mark.parametrize("name", FORGED)
-async def test_what_is_not_signed_for_this_call_is_401_and_changes_nothing(
+async def test_a_webhook_without_a_valid_signature_is_401_and_changes_nothing(
     kept: DeliverySender, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = await kept.state()
@@ -74,7 +74,7 @@ async def test_what_is_not_signed_for_this_call_is_401_and_changes_nothing(
 @alike
 @pytest.mark.spec("P-06", "P-03", "P-05")
 @pytest.mark.parametrize("name", MALFORMED)
-async def test_what_is_signed_but_malformed_is_400_and_changes_nothing(
+async def test_a_signed_but_malformed_webhook_is_400_and_changes_nothing(
     kept: DeliverySender, name: str
 ) -> None:
     body = MALFORMED[name](kept.id)
@@ -135,7 +135,7 @@ TAKEN: dict[str, BuildRequest] = {
 
 @pytest.mark.spec("P-06", "P-04", "P-05")
 @pytest.mark.parametrize("name", TAKEN)
-async def test_what_is_signed_resumes_the_session_once_and_again_it_gets_the_first_answer(
+async def test_a_signed_webhook_resumes_once_and_a_repeat_gets_the_same_answer(
     tmp_path: Path, name: str
 ) -> None:
     async with open_sender(tmp_path) as post:
@@ -182,7 +182,7 @@ async def test_another_result_is_a_conflict_that_names_the_first(tmp_path: Path)
 
 
 @pytest.mark.spec("P-06", "P-05")
-async def test_of_two_results_at_once_one_counts_and_the_other_is_told_so(tmp_path: Path) -> None:
+async def test_one_of_two_concurrent_results_counts_and_the_other_is_a_conflict(tmp_path: Path) -> None:
     async with open_sender(tmp_path) as post:
         one, other = await asyncio.gather(
             post.send(post.build_signed()), post.send(post.build_plain(result_body(post.id, "v3")))
@@ -193,7 +193,7 @@ async def test_of_two_results_at_once_one_counts_and_the_other_is_told_so(tmp_pa
 
 
 @pytest.mark.spec("P-06", "P-03")
-async def test_only_who_knows_its_secret_learns_that_a_call_is_gone(tmp_path: Path) -> None:
+async def test_a_deleted_call_is_404_only_for_a_webhook_with_its_secret(tmp_path: Path) -> None:
     async with open_sender(tmp_path) as post:
         (never,) = await post.tools.secrets(UNKNOWN)
         unknown = result_body(UNKNOWN)
@@ -210,7 +210,7 @@ async def test_only_who_knows_its_secret_learns_that_a_call_is_gone(tmp_path: Pa
 
 
 @pytest.mark.spec("P-06")
-async def test_an_unknown_call_and_a_wrong_signature_are_told_alike(tmp_path: Path) -> None:
+async def test_an_unknown_call_and_a_wrong_signature_get_the_same_response(tmp_path: Path) -> None:
     async with open_sender(tmp_path) as post:
         known = await post.send(post.build_signed(key=b"wrong"))
         unknown = await post.send(post.build_signed(result_body(UNKNOWN), key=b"wrong"))
@@ -245,7 +245,7 @@ async def test_a_webhook_reaches_a_process_that_was_started_later(tmp_path: Path
 
 
 @pytest.mark.spec("P-06", "P-04")
-async def test_a_webhook_that_comes_before_the_tool_has_said_that_it_waits_counts(tmp_path: Path) -> None:
+async def test_a_webhook_that_arrives_before_the_tool_returns_is_accepted(tmp_path: Path) -> None:
     runtimes: list[Runtime] = []
     taken: list[str] = []
 
@@ -268,7 +268,7 @@ async def test_a_webhook_that_comes_before_the_tool_has_said_that_it_waits_count
 
 
 @pytest.mark.spec("P-06", "P-04")
-async def test_a_process_that_serves_nobody_takes_a_webhook_for_one_that_does(tmp_path: Path) -> None:
+async def test_a_process_that_does_not_serve_accepts_a_webhook(tmp_path: Path) -> None:
     async with (
         open_sender(tmp_path) as post,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as door,
@@ -300,7 +300,7 @@ async def resumed_late(post: DeliverySender) -> None:
 
 
 @pytest.mark.spec("P-03", "P-05")
-async def test_what_the_tool_does_not_take_is_422_and_the_call_still_waits(tmp_path: Path) -> None:
+async def test_a_result_that_the_tool_rejects_is_422_and_the_call_stays_pending(tmp_path: Path) -> None:
     def check(result: ToolResult) -> bool:
         return result.metadata.get("version") == 2
 

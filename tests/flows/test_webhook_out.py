@@ -48,7 +48,7 @@ async def waiting(runtime: Runtime) -> CallId:
 
 
 @pytest.mark.spec("P-12")
-async def test_whoever_wanted_to_be_told_of_a_result_is(tmp_path: Path) -> None:
+async def test_a_settled_call_sends_a_signed_webhook_with_its_result(tmp_path: Path) -> None:
     async with open_receiver() as receiver:
         tool = deploy(receiver, webhook_secret=Secret(SECRET))
         async with open_stage(tmp_path, SCRIPT, tools=[tool], async_tools=LOCAL_WEBHOOKS) as at:
@@ -75,7 +75,7 @@ async def test_whoever_wanted_to_be_told_of_a_result_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P-12")
-async def test_a_failure_and_a_cancel_are_told_as_errors(tmp_path: Path) -> None:
+async def test_a_failure_a_cancel_and_an_abort_are_sent_as_errors(tmp_path: Path) -> None:
     script = {"ship": [[call("deploy", n=n) for n in range(3)], [say("So be it.")]]}
     async with (
         open_receiver() as receiver,
@@ -97,7 +97,7 @@ async def test_a_failure_and_a_cancel_are_told_as_errors(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("P-12")
-async def test_without_a_secret_of_its_own_it_is_signed_with_what_the_tool_was_told(tmp_path: Path) -> None:
+async def test_a_webhook_without_a_secret_is_signed_with_that_of_its_call(tmp_path: Path) -> None:
     """Also if the key of the store has changed since."""
     secrets: list[str] = []
 
@@ -125,7 +125,7 @@ async def context_secret(runtime: Runtime, context: ToolContext) -> Secret:
 
 
 @pytest.mark.spec("P-12")
-async def test_a_result_that_came_before_the_tool_said_who_wants_to_know_is_told(tmp_path: Path) -> None:
+async def test_a_result_that_came_before_the_tool_returned_is_delivered(tmp_path: Path) -> None:
     started, go = asyncio.Event(), asyncio.Event()
     async with open_receiver() as receiver:
 
@@ -150,7 +150,7 @@ async def test_a_result_that_came_before_the_tool_said_who_wants_to_know_is_told
 
 
 @pytest.mark.spec("P-12")
-async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path) -> None:
+async def test_a_failed_delivery_is_tried_again_later_under_the_same_id(tmp_path: Path) -> None:
     """The receiver is down when the first process runs, and answers when a later one does."""
     clock = FakeClock()
     async with open_receiver() as receiver, open_webhook_sender(("127.0.0.1",)) as post:
@@ -185,7 +185,7 @@ async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path
 
 
 @pytest.mark.spec("P-12")
-async def test_who_wants_nothing_more_gets_nothing_more_until_somebody_asks_for_it(tmp_path: Path) -> None:
+async def test_a_delivery_answered_with_410_is_dead_until_it_is_redelivered(tmp_path: Path) -> None:
     async with open_receiver() as receiver:
         receiver.answers = [410]
         async with open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at:
@@ -213,7 +213,7 @@ async def test_who_wants_nothing_more_gets_nothing_more_until_somebody_asks_for_
         (AsyncToolsConfig(webhooks=WebhooksConfig(enabled=True)), "127.0.0.1 is not a public address"),
     ],
 )
-async def test_what_is_not_configured_is_not_sent_and_can_be_once_it_is(
+async def test_a_delivery_that_is_not_configured_is_dead_and_can_be_redelivered(
     tmp_path: Path, config: AsyncToolsConfig, why: str
 ) -> None:
     async with open_receiver() as receiver:
@@ -232,7 +232,7 @@ async def test_what_is_not_configured_is_not_sent_and_can_be_once_it_is(
 
 
 @pytest.mark.spec("P-12")
-async def test_of_two_runtimes_on_one_directory_one_posts_each(tmp_path: Path) -> None:
+async def test_each_webhook_is_sent_by_one_of_two_runtimes(tmp_path: Path) -> None:
     script = {f"ship {n}": [[call("deploy")], [say("Shipped.")]] for n in range(12)}
     async with open_receiver() as receiver:
         tools = [deploy(receiver)]
@@ -260,7 +260,7 @@ async def test_of_two_runtimes_on_one_directory_one_posts_each(tmp_path: Path) -
     assert Counter(each.json["pendingID"] for each in receiver.received) == {each.id: 1 for each in calls}
 
 
-async def test_what_another_process_owes_is_posted_by_who_serves(tmp_path: Path) -> None:
+async def test_a_webhook_owed_by_another_process_is_sent_by_the_serving_one(tmp_path: Path) -> None:
     """Whoever gave the result does not post, and need not stay."""
     async with open_receiver() as receiver:
         tools = [deploy(receiver)]
@@ -272,7 +272,7 @@ async def test_what_another_process_owes_is_posted_by_who_serves(tmp_path: Path)
             await wait_until_state(at.runtime, "delivered")
 
 
-async def test_who_serves_one_tree_posts_for_that_tree_only(tmp_path: Path) -> None:
+async def test_a_runtime_that_serves_one_tree_sends_webhooks_of_that_tree_only(tmp_path: Path) -> None:
     script = {f"ship {n}": [[call("deploy")], [say("Shipped.")]] for n in range(2)}
     async with open_receiver() as receiver:
         tools = [deploy(receiver)]
@@ -295,7 +295,7 @@ async def test_who_serves_one_tree_posts_for_that_tree_only(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("P-12")
-async def test_deleting_a_session_drops_nothing_that_is_owed(tmp_path: Path) -> None:
+async def test_deleting_a_session_keeps_its_owed_deliveries(tmp_path: Path) -> None:
     async with open_receiver() as receiver:
         script = {"ship": [[call("deploy"), call("deploy")], [say("Shipped.")]]}
         async with open_stage(tmp_path, script, tools=[deploy(receiver)], serve=True) as at:
@@ -331,7 +331,7 @@ async def test_a_post_that_is_broken_off_by_the_end_of_its_process_is_made_again
     assert [each.id for each in receiver.received] == [first.id, first.id]
 
 
-async def test_an_end_waits_for_a_post_that_is_under_way(tmp_path: Path) -> None:
+async def test_a_close_waits_for_a_webhook_that_is_being_sent(tmp_path: Path) -> None:
     async with open_receiver() as receiver:
         async with open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at:
             await at.prompt("ship")
@@ -359,7 +359,7 @@ async def test_a_receiver_that_never_answers_is_left_after_the_deadline(
     assert ("did not answer" in (failed.error or "")) is True
 
 
-async def test_a_silent_receiver_holds_up_nobody_else(tmp_path: Path) -> None:
+async def test_a_silent_receiver_does_not_delay_other_deliveries(tmp_path: Path) -> None:
     """Ten webhooks to it are owed; two are under way, and others pass by."""
     script = {"ship": [[call("deploy", n=n) for n in range(10)] + [call("quick")], [say("Shipped.")]]}
     tools = [
@@ -399,7 +399,7 @@ class _Counted:
         return WebhookResponse(200)
 
 
-async def test_a_post_that_breaks_is_a_failure_like_any_other(
+async def test_an_exception_during_a_delivery_is_recorded_as_its_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(request: SignedRequest) -> DeliveryResponse:
@@ -439,7 +439,7 @@ async def test_neither_secrets_nor_tokens_are_logged(
     assert ("hush" in caplog.text) is False
 
 
-async def test_bad_questions_about_webhooks_are_answered_with_a_sentence(tmp_path: Path) -> None:
+async def test_invalid_queries_for_deliveries_are_refused(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
         assert await runtime.deliveries.list() == ()
         with pytest.raises(InvalidInput, match="owed, delivered, dead"):
@@ -450,7 +450,7 @@ async def test_bad_questions_about_webhooks_are_answered_with_a_sentence(tmp_pat
             await runtime.deliveries.get("dlv_1")
 
 
-async def test_a_large_result_is_told_whole(tmp_path: Path) -> None:
+async def test_a_large_result_is_sent_whole(tmp_path: Path) -> None:
     async with (
         open_receiver() as receiver,
         open_stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=LOCAL_WEBHOOKS) as at,

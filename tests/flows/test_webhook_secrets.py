@@ -29,7 +29,7 @@ from tests.support.webhook.delivery import (
 
 
 @pytest.mark.spec("P-06")
-async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> None:
+async def test_no_webhook_is_accepted_before_a_secret_exists(tmp_path: Path) -> None:
     setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([]))
     async with open_sqlite_runtime(tmp_path, setup, clock=FakeClock()) as runtime:
         assert await runtime.async_tools.secrets(UNKNOWN) == ()
@@ -62,7 +62,7 @@ async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
 
 
 @pytest.mark.spec("P-06")
-async def test_a_secret_that_the_service_chose_counts_for_its_call_only(tmp_path: Path) -> None:
+async def test_a_secret_chosen_by_the_service_is_accepted_and_not_revealed(tmp_path: Path) -> None:
     service = WaitingService(secret=Secret("chosen by the service"))
     async with open_sender(tmp_path, service) as post:
         chosen = await post.send(post.build_plain(secret="chosen by the service"))
@@ -88,7 +88,7 @@ async def test_secrets_that_services_share_are_rotated_by_configuration(tmp_path
 
 
 @pytest.mark.spec("P-06")
-async def test_after_the_key_of_the_store_was_rotated_secrets_that_were_told_still_count(
+async def test_secrets_given_out_before_a_key_rotation_are_still_accepted(
     tmp_path: Path,
 ) -> None:
     async with open_sender(tmp_path) as post:
@@ -99,7 +99,7 @@ async def test_after_the_key_of_the_store_was_rotated_secrets_that_were_told_sti
 
 
 @pytest.mark.spec("P-06")
-async def test_a_secret_that_services_share_settles_no_call_that_works_here(tmp_path: Path) -> None:
+async def test_a_shared_secret_does_not_settle_a_call_of_a_local_tool(tmp_path: Path) -> None:
     gate, config = Gate("deploy"), AsyncToolsConfig(secrets=(Secret("shared"),))
     async with open_stage(tmp_path, SCRIPT, tools=[gate.tool], async_tools=config) as at:
         prompt = asyncio.ensure_future(at.prompt("ship"))

@@ -23,7 +23,7 @@ def code() -> dict[str, Any]:
 
 
 @pytest.mark.spec("P-06")
-async def test_what_the_page_signs_is_taken_by_what_the_page_serves(tmp_path: Path) -> None:
+async def test_webhooks_signed_by_the_page_get_the_statuses_of_its_table(tmp_path: Path) -> None:
     names = code()
     signed, webhook = names["signed"], names["webhook"]
     async with open_sender(tmp_path, WaitingService(check=lambda result: result.output != "v1")) as post:
@@ -50,7 +50,7 @@ async def test_what_the_page_signs_is_taken_by_what_the_page_serves(tmp_path: Pa
 
 
 @pytest.mark.spec("P-06")
-async def test_the_body_of_the_page_is_taken(tmp_path: Path) -> None:
+async def test_the_body_of_the_page_is_accepted(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     async with open_sender(tmp_path) as post:
         body = json.dumps(json.loads(block) | {"pendingID": post.id}).encode()
@@ -66,7 +66,7 @@ async def test_the_body_of_the_page_is_taken(tmp_path: Path) -> None:
 
 @pytest.mark.spec("P-06")
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the line of the page needs openssl")
-async def test_what_the_line_of_the_page_signs_is_taken(tmp_path: Path) -> None:
+async def test_a_signature_by_the_shell_line_of_the_page_is_accepted(tmp_path: Path) -> None:
     (line,) = re.findall(r"\$\((openssl .*)\)\"\n", PAGE)
     async with open_sender(tmp_path / "data") as post:
         (tmp_path / "body.json").write_bytes(post.body)

@@ -35,7 +35,7 @@ async def of(at: Stage) -> Why:
 
 
 @pytest.mark.spec("X-09")
-async def test_a_session_at_rest_and_one_that_does_not_exist(tmp_path: Path) -> None:
+async def test_why_is_idle_at_rest_and_unknown_sessions_are_not_found(tmp_path: Path) -> None:
     async with open_delegation_stage(tmp_path, {}) as at:
         new = await of(at)
         await at.prompt("go")
@@ -47,7 +47,7 @@ async def test_a_session_at_rest_and_one_that_does_not_exist(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("X-09")
-async def test_a_session_that_streams_or_runs_a_tool(tmp_path: Path) -> None:
+async def test_why_names_a_running_tool_a_model_request_or_an_abort(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {"go": [[call("gate")], [say("Hm"), pause(3600)]]}
     async with open_delegation_stage(tmp_path, scenes, gate.tool) as at:
@@ -68,7 +68,7 @@ async def test_a_session_that_streams_or_runs_a_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-09")
-async def test_a_parent_and_a_child_that_wait_for_a_person(tmp_path: Path) -> None:
+async def test_why_names_the_child_of_a_parent_and_the_ask_of_a_child(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [[call_task("F", "look")], [say("Ok.")]],
         "look": [[call("careful", text="x")], [say("A")]],
@@ -94,7 +94,7 @@ async def test_a_parent_and_a_child_that_wait_for_a_person(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("X-09")
-async def test_what_waits_for_the_outside_for_a_task_or_for_its_tasks(tmp_path: Path) -> None:
+async def test_why_names_the_pending_call_or_task_that_a_session_waits_for(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         "job": [[call("job")], [say("Ok.")]],
@@ -132,7 +132,7 @@ async def test_what_waits_for_the_outside_for_a_task_or_for_its_tasks(tmp_path: 
 
 
 @pytest.mark.spec("X-09", "D-10")
-async def test_a_task_that_queues_says_its_place(tmp_path: Path) -> None:
+async def test_why_names_the_place_of_a_queued_task(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: RequestScript = {
         "go": [[launch_task("A", "a"), launch_task("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
@@ -151,7 +151,7 @@ async def test_a_task_that_queues_says_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-09")
-async def test_a_failure_and_a_retry(tmp_path: Path) -> None:
+async def test_why_names_the_error_of_a_failure_and_of_a_retry(tmp_path: Path) -> None:
     scenes: RequestScript = {
         "go": [[fail("it burns", retryable=True, retry_after=600)]],
         "other": [[fail("it sank")]],
@@ -170,7 +170,7 @@ async def test_a_failure_and_a_retry(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-09")
-async def test_nobody_serves_it(tmp_path: Path) -> None:
+async def test_why_is_no_worker_when_no_process_serves_the_session(tmp_path: Path) -> None:
     async with open_delegation_stage(tmp_path, {}, serve=False) as at:
         await at.runtime.send(at.session_id, "go")
         soon = await of(at)

@@ -2,13 +2,15 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 from asyncagents.testing.provider import Provider, serve_provider
-from asyncagents.testing.provider_reply import Reply
+from asyncagents.testing.provider_reply import Reply, Script
 from asyncagents.testing.provider_script import Playbook, user_texts
 
 TITLE = Reply(text="A title")
+NO_SCRIPT: Script = MappingProxyType({})
 SUMMARY = Reply(text="What was said so far.")
 TITLED = ("title generator", "give a conversation a title")
 SUMMED = ("[User]:", "Write a summary of the conversation so far")
@@ -17,8 +19,8 @@ SUMMED = ("[User]:", "Write a summary of the conversation so far")
 class Servants(Playbook):
     """Titles and summaries are asked for with the conversation in them: its directives are not meant then."""
 
-    def __init__(self) -> None:
-        super().__init__({}, otherwise=Reply())
+    def __init__(self, script: Script = NO_SCRIPT) -> None:
+        super().__init__(script, otherwise=Reply())
 
     def pick(self, messages: Sequence[Any]) -> Reply:
         system = "\n".join(str(each.get("content")) for each in messages if each.get("role") == "system")
@@ -31,7 +33,9 @@ class Servants(Playbook):
 
 
 @asynccontextmanager
-async def open_servants() -> AsyncIterator[Provider]:
-    provider = Provider(Servants(), key=None, strict=False, remember=False)
+async def open_servants(
+    script: Script = NO_SCRIPT, *, key: str | None = None, remember: bool = False
+) -> AsyncIterator[Provider]:
+    provider = Provider(Servants(script), key=key, strict=False, remember=remember)
     async with serve_provider(provider):
         yield provider

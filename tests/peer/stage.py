@@ -20,6 +20,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 from msgspec import Struct
 
 from tests.support.process.command_line import PROGRAM, read_until
+from tests.support.wait import wait_until
 
 PATIENCE = 60.0
 KEY = "sk-of-the-stage"
@@ -187,15 +188,17 @@ def free_port() -> int:
 
 async def _healthy(url: str, process: Process) -> None:
     """Asked again and again: a request that comes too early may never be answered."""
-    async with asyncio.timeout(PATIENCE), ClientSession(timeout=ClientTimeout(total=1)) as session:
-        while True:
+    async with ClientSession(timeout=ClientTimeout(total=1)) as session:
+
+        async def is_healthy() -> bool:
             assert process.returncode is None, f"it ended with {process.returncode}"
             try:
                 async with session.get(f"{url}/global/health") as answer:
-                    if answer.status == 200:
-                        return
+                    return answer.status == 200
             except (ClientError, TimeoutError):
-                await asyncio.sleep(0.1)
+                return False
+
+        await wait_until(is_healthy, seconds=PATIENCE, pause=0.1)
 
 
 async def _killed(process: Process) -> None:

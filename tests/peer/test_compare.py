@@ -28,16 +28,16 @@ def told(real: Any, ours: Any) -> list[str]:
         ([{"type": "a", "x": 1}], [{"type": "b"}, {"type": "a"}], ["at length", "at[a].x missing"]),
     ],
 )
-def test_each_difference_is_told_once_and_where_it_is(real: Any, ours: Any, expected: list[str]) -> None:
+def test_each_difference_is_reported_once_with_its_place(real: Any, ours: Any, expected: list[str]) -> None:
     assert told(real, ours) == expected
 
 
-def test_of_answers_with_different_statuses_only_that_is_told() -> None:
+def test_answers_with_different_statuses_are_not_compared_further() -> None:
     real, ours = {"x": {"status": 500, "body": {"a": 1}}}, {"x": {"status": 404, "body": {"b": 1}}, "y": {}}
     assert [f"{each.where} {each.kind}" for each in compared(real, ours)] == ["x.status value", "y added"]
 
 
-def test_what_changes_from_run_to_run_is_the_same() -> None:
+def test_values_that_change_from_run_to_run_are_masked() -> None:
     seen = {
         "id": "ses_1e5ab3fe9001t4EGVfFFbV9Ob2",
         "time": {"created": 1_794_854_713_835},

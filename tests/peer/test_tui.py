@@ -33,7 +33,7 @@ def named(scene: str) -> Iterator[None]:
 
 @pytest.mark.soak
 @pytest.mark.spec("X-01")
-async def test_the_scenes_are_right_where_opencode_serves_itself(root: Path) -> None:
+async def test_the_scenes_pass_against_opencodes_own_server(root: Path) -> None:
     async with the_real_one(root) as play:
         for scene in SCENES:
             with named(scene.__name__):

@@ -79,7 +79,7 @@ async def test_all_comes_to_rest_and_nothing_is_lost(finished: Finished) -> None
 
 @pytest.mark.spec("X-11")
 @pytest.mark.timeout(240)
-async def test_nothing_is_done_twice_and_what_was_cut_off_is_done_once(finished: Finished) -> None:
+async def test_no_call_or_delivery_runs_twice_and_cut_off_calls_are_reconciled(finished: Finished) -> None:
     copy, done, after = finished
     runs = Counter(key for _, key in done.runs)
     calls = calls_of(copy)
@@ -103,7 +103,7 @@ async def test_nothing_is_done_twice_and_what_was_cut_off_is_done_once(finished:
 
 @pytest.mark.spec("X-11")
 @pytest.mark.timeout(240)
-async def test_what_was_given_and_what_ended_reaches_the_models(finished: Finished) -> None:
+async def test_submitted_results_and_due_notices_reach_the_models(finished: Finished) -> None:
     copy, done, after = finished
     text = told(done.requests)
     assert done.given.results

@@ -19,7 +19,7 @@ OUTSIDE = ("ship", "build", "begin", "sign_off", "wait")
 
 
 @pytest.mark.spec("P-13", "X-11")
-async def test_an_export_and_an_import_keep_what_was_said_and_done(copy: Copy, tmp_path: Path) -> None:
+async def test_export_and_import_keep_messages_results_and_pending_calls(copy: Copy, tmp_path: Path) -> None:
     await _transfer(copy, tmp_path)
     there = EmptyStore(copy.recording, tmp_path / "there")
     async with there.open(Shifted(copy.recording.now)) as opened:
@@ -40,7 +40,7 @@ async def test_an_export_and_an_import_keep_what_was_said_and_done(copy: Copy, t
 
 
 @pytest.mark.spec("P-13", "P-04", "X-11")
-async def test_what_waited_takes_its_result_where_it_was_imported(copy: Copy, tmp_path: Path) -> None:
+async def test_an_imported_pending_call_takes_its_result(copy: Copy, tmp_path: Path) -> None:
     await _transfer(copy, tmp_path)
     there = EmptyStore(copy.recording, tmp_path / "there")
     (call_id,) = copy.recording.inventory["sessions"][copy.recording.session("building")]["calls"]

@@ -42,7 +42,7 @@ def _ask_to_touch(ask: Any, context: Any) -> Any:
 
 @pytest.mark.spec("X-10", "X-11")
 @pytest.mark.timeout(240)
-async def test_only_what_has_no_deadline_waits_when_it_is_opened_years_later(copy: Copy) -> None:
+async def test_only_asks_without_a_deadline_are_open_years_later(copy: Copy) -> None:
     recorded = copy.recording.inventory
     async with opened(copy) as runtime:
         await until(lambda: _is_quiet(runtime))

@@ -181,7 +181,7 @@ class WildModel:
         if rng.random() > self._grove.launches / (1 + depth / 4):
             return None
         room = self._stage.launched < self._grove.sessions - len(self._stage.sessions)
-        call = delegating(rng, request.messages, name, launches=room, clears=self._grove.clears)
+        call = delegating(rng, request.messages, name, grove=self._grove, launches=room)
         self._stage.launched += name in call.input.get("description", "")
         return call
 

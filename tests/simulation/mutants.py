@@ -1,6 +1,7 @@
 """Bugs put into a copy of the source on purpose: the simulation must find each of them."""
 
 from tests.simulation.answer_mutants import ANSWER_MUTANTS
+from tests.simulation.external_mutants import EXTERNAL_MUTANTS
 from tests.simulation.fault_mutants import FAULT_MUTANTS
 from tests.simulation.mutant import Mutant
 from tests.simulation.park_mutants import PARK_MUTANTS
@@ -211,4 +212,5 @@ MUTANTS = (
     *SHELL_MUTANTS,
     *TALK_MUTANTS,
     *UNDO_MUTANTS,
+    *EXTERNAL_MUTANTS,
 )

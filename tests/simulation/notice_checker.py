@@ -73,7 +73,7 @@ def _shows_end(call: Call, task_id: str) -> bool:
         return False
     output = call.state.result.output
     if call.tool == "async_task_result":
-        return output.startswith(
+        return "\n\nSession not found." not in output and output.startswith(
             (f"status: complete\ntask_id: {task_id}", f"status: error\ntask_id: {task_id}")
         )
     return output.startswith(f"task_id: {task_id}") and "<task_metadata>" in output

@@ -19,10 +19,8 @@ from asyncagents.domain.call.call import (
     Failed,
     Result,
     Settled,
-    parse_late_result,
-    pending_text,
-    result_text,
 )
+from asyncagents.domain.call.late_result import parse_late_result, pending_text, result_text
 from asyncagents.domain.call.pending_tool import PendingToolCall, pending_status
 from asyncagents.domain.call.reply import LATE_MS, overdue_note, unanswered_result
 from asyncagents.domain.shape import encode

@@ -4,7 +4,12 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from asyncagents.domain.call.call import Completed, Failed, Result, pending_text
+from asyncagents.domain.call.call import (
+    Completed,
+    Failed,
+    Result,
+)
+from asyncagents.domain.call.late_result import pending_text
 from asyncagents.domain.call.pending_tool import PendingToolCall
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.engine.webhook.delivery import SignedRequest

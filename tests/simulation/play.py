@@ -10,6 +10,8 @@ from msgspec import Struct
 from asyncagents.testing.simloop import SimLoop
 from tests.simulation.cast import MOST_STEPS
 from tests.simulation.checker import check, check_steps
+from tests.simulation.external_checker import check_externals
+from tests.simulation.externals import EXTERNALS, ExternalWorld
 from tests.simulation.park_checker import check_parks, forget_old
 from tests.simulation.park_world import ParkWorld
 from tests.simulation.parks import PARKS
@@ -65,7 +67,13 @@ def _run(loop: SimLoop, scenario: Scenario) -> None:
 
 
 def _world(seed: int) -> type[Scenario]:
-    worlds = ((TALKS, TalkWorld), (UNDOS, UndoWorld), (SHELLS, ShellWorld), (PARKS, ParkWorld))
+    worlds = (
+        (EXTERNALS, ExternalWorld),
+        (TALKS, TalkWorld),
+        (UNDOS, UndoWorld),
+        (SHELLS, ShellWorld),
+        (PARKS, ParkWorld),
+    )
     return next((world for first, world in worlds if seed >= first), Scenario)
 
 
@@ -85,6 +93,8 @@ def _check(scenario: Scenario) -> None:
         check_shells(scenario, path)
     if isinstance(scenario, TalkWorld):
         check_talks(scenario, path)
+    if isinstance(scenario, ExternalWorld):
+        check_externals(scenario, path)
     check_steps(path, TREE_STEPS if scenario.grove else MOST_STEPS)
     if scenario.grove is not None:
         check_trees(scenario.stage, path, scenario.grove.limits)

@@ -17,6 +17,7 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Commit, Database, Tx
 from asyncagents.store.verb.feed import read_feed
 from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.simulation.externals import EXTERNALS
 from tests.simulation.logical import differences, in_postgres, in_sqlite
 from tests.simulation.parks import PARKS
 from tests.simulation.shells import SHELLS
@@ -27,7 +28,7 @@ from tests.simulation.trees import TREES
 from tests.simulation.undos import UNDOS
 from tests.support.postgres.database import Server, a_database, open_server
 
-WORLDS = (0, TREES, PARKS, SHELLS, UNDOS, TALKS)
+WORLDS = (0, TREES, PARKS, SHELLS, UNDOS, TALKS, EXTERNALS)
 """The first seed of each kind."""
 HANDLES = 2
 """Processes of a world share so many."""

@@ -25,7 +25,7 @@ from tests.simulation.mirror import Mirror
 from tests.simulation.rows import Rows
 from tests.simulation.stage import Ended, Stage, Violation
 from tests.simulation.tree_clients import TreeClients
-from tests.simulation.trees import grove
+from tests.simulation.trees import Grove, grove
 
 T = TypeVar("T")
 ACTIVE_SECONDS = 25
@@ -47,7 +47,7 @@ class Scenario:
 
     def __init__(self, seed: int, path: Path) -> None:
         self.rng = random.Random(f"scenario:{seed}")
-        self.grove = grove(seed)
+        self.grove = self.draw_grove(seed)
         rows = Rows(path) if self.grove else None
         self.stage = Stage(rows, crowd=self.grove.limits.concurrent if self.grove else 0)
         self.stage.dead = lambda number: self.everybody[number].dead
@@ -66,6 +66,10 @@ class Scenario:
         self._keys = 0
         self.dark_until = 0.0
         """Nobody starts a process before."""
+
+    def draw_grove(self, seed: int) -> Grove | None:
+        """Return what is drawn for a world in which sessions launch sessions."""
+        return grove(seed)
 
     async def play(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -13,7 +13,7 @@ from tests.support.process.fork_server import ForkOrder, run_forked
 
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-async def test_the_simulation_finds_it(mutant: Mutant, tmp_path: Path) -> None:
+async def test_the_simulation_finds_each_mutant(mutant: Mutant, tmp_path: Path) -> None:
     mutated = write_mutated(mutant, tmp_path)
     assert not (wrong := await asyncio.to_thread(wrong_names, mutated)), wrong
     hunt = ForkOrder(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.simulation.externals import EXTERNALS
 from tests.simulation.logical import REVISIONS, differences, in_postgres, in_sqlite
 from tests.simulation.parks import PARKS
 from tests.simulation.replay import replay, replay_on, replay_seeds
@@ -23,6 +24,7 @@ SEEDS = {
     SHELLS: (1, 51),
     UNDOS: (6, 14, 22),
     TALKS: (33, 41),
+    EXTERNALS: (0, 1),
 }
 """Of each kind of worlds some in which much happens that nothing else does."""
 KINDS = {
@@ -32,6 +34,7 @@ KINDS = {
     SHELLS: "ActionStore.admit_shell",
     UNDOS: "RevertStore.mark_undone",
     TALKS: "ConversationStore.copy_session",
+    EXTERNALS: "ExternalStore.observe",
 }
 FEW_CALLS = 40
 CHANGES = (
@@ -64,7 +67,7 @@ def test_a_log_of_store_calls_gives_the_same_on_postgres(
 
 
 @pytest.mark.spec("X-10", "X-11")
-def test_a_call_that_is_left_out_is_missed(postgres_server: Server) -> None:
+def test_a_replay_without_the_last_store_call_is_detected(postgres_server: Server) -> None:
     """The last that wrote: no later call can stumble over it, so the rows must tell."""
     with recorded(46) as record:
         last = max(number for number, taken in enumerate(record.log) if taken.said)
@@ -74,7 +77,7 @@ def test_a_call_that_is_left_out_is_missed(postgres_server: Server) -> None:
 
 
 @pytest.mark.spec("X-10", "X-11")
-def test_a_row_that_differs_is_found_and_an_order_of_revisions_too(postgres_server: Server) -> None:
+def test_a_different_row_or_order_of_revisions_is_detected(postgres_server: Server) -> None:
     async def check(record: Recorded) -> None:
         async with a_database(postgres_server) as dsn:
             await replay(record, dsn)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.externals import EXTERNALS
 from tests.simulation.parks import PARKS
 from tests.simulation.play import play
 from tests.simulation.shells import SHELLS
@@ -29,13 +30,15 @@ PARKS_A_SLICE = 10
 SHELLS_A_SLICE = 16
 TALKS_A_SLICE = 14
 UNDOS_A_SLICE = 12
+EXTERNAL_SLICES = 10
+EXTERNALS_A_SLICE = 16
 UNDOS_FIRST = UNDOS + 24
 """In earlier ones so much crashes that little is undone."""
 
 
 @pytest.mark.spec("X-11", "S-12", "C-10")
 @pytest.mark.parametrize("part", some_of(range(SLICES), 1))
-def test_no_promise_is_broken_whatever_crashes(
+def test_all_guarantees_hold_under_random_crashes(
     part: int, record_property: Callable[[str, object], None]
 ) -> None:
     crashes = 0
@@ -47,7 +50,7 @@ def test_no_promise_is_broken_whatever_crashes(
 
 @pytest.mark.spec("X-11", "D-06", "D-10", "T-03", "T-08", "T-09", "T-11", "T-12", "T-15")
 @pytest.mark.parametrize("part", some_of(range(TREE_SLICES), 1))
-def test_no_promise_about_tasks_is_broken_whatever_crashes(
+def test_guarantees_about_tasks_hold_under_random_crashes(
     part: int, record_property: Callable[[str, object], None]
 ) -> None:
     crashes, ends, biggest = 0, 0, 0
@@ -64,7 +67,7 @@ def test_no_promise_about_tasks_is_broken_whatever_crashes(
 
 
 @pytest.mark.spec("X-11", "Z-01", "Z-02")
-def test_callers_are_held_by_their_tasks_alone_and_get_their_own_answers_whatever_crashes(
+def test_blocking_callers_wait_for_their_own_answers_under_random_crashes(
     record_property: Callable[[str, object], None],
 ) -> None:
     crashes = sum(play(seed).crashes for seed in range(WAITS, WAITS + WAITS_A_SLICE))
@@ -74,7 +77,7 @@ def test_callers_are_held_by_their_tasks_alone_and_get_their_own_answers_whateve
 
 @pytest.mark.spec("X-11", "P-04", "P-05", "P-07", "P-08", "P-14")
 @pytest.mark.parametrize("part", some_of(range(PARK_SLICES), 1))
-def test_every_result_resumes_its_session_once_whatever_crashes(
+def test_every_result_resumes_its_session_once_under_random_crashes(
     part: int, record_property: Callable[[str, object], None]
 ) -> None:
     crashes, counts = 0, Counter[str]()
@@ -90,7 +93,7 @@ def test_every_result_resumes_its_session_once_whatever_crashes(
 
 
 @pytest.mark.spec("X-11", "X-01")
-def test_what_a_person_runs_runs_once_at_most_and_asks_no_model_whatever_crashes(
+def test_shell_commands_run_once_at_most_and_ask_no_model_under_crashes(
     record_property: Callable[[str, object], None],
 ) -> None:
     crashes, counts = 0, Counter[str]()
@@ -105,7 +108,7 @@ def test_what_a_person_runs_runs_once_at_most_and_asks_no_model_whatever_crashes
 
 
 @pytest.mark.spec("X-11", "X-01")
-def test_copies_are_made_once_and_what_is_cut_is_gone_whatever_crashes(
+def test_forks_are_made_once_and_removed_messages_stay_removed_under_crashes(
     record_property: Callable[[str, object], None],
 ) -> None:
     crashes, counts = 0, Counter[str]()
@@ -116,12 +119,13 @@ def test_copies_are_made_once_and_what_is_cut_is_gone_whatever_crashes(
     record_property("simulated crashes", crashes)
     assert crashes > TALKS_A_SLICE / 2, "the simulation has become too peaceful"
     assert counts["copies"] > TALKS_A_SLICE, "hardly anybody copies anything"
-    assert counts["cuts"] > TALKS_A_SLICE / 3, "hardly anything is cut"
+    assert counts["cuts"] + counts["refused cuts"] > TALKS_A_SLICE / 2, "hardly anything is cut"
+    assert counts["cuts"] > 0, "every cut is refused"
     assert counts["refused cuts"] > 0, "nobody is ever refused"
 
 
 @pytest.mark.spec("X-11", "X-01")
-def test_what_is_undone_ends_and_is_read_by_no_model_whatever_crashes(
+def test_undone_work_ends_and_is_read_by_no_model_under_random_crashes(
     record_property: Callable[[str, object], None],
 ) -> None:
     crashes, counts = 0, Counter[str]()
@@ -135,9 +139,32 @@ def test_what_is_undone_ends_and_is_read_by_no_model_whatever_crashes(
         assert counts[kind] > UNDOS_A_SLICE / 2, f"hardly any {kind} any more"
 
 
+@pytest.mark.spec("X-03", "X-11")
+@pytest.mark.parametrize("part", some_of(range(EXTERNAL_SLICES), 1))
+def test_external_agents_do_what_they_were_asked_once_under_random_crashes(
+    part: int, record_property: Callable[[str, object], None]
+) -> None:
+    crashes, counts = 0, Counter[str]()
+    for seed in range(EXTERNALS + part * EXTERNALS_A_SLICE, EXTERNALS + (part + 1) * EXTERNALS_A_SLICE):
+        done = play(seed)
+        crashes += done.crashes
+        counts.update(done.counts)
+    record_property("simulated crashes", crashes)
+    assert crashes > EXTERNALS_A_SLICE / 2, "the simulation has become too peaceful"
+    for kind in ("foreign prompts", "foreign asks", "foreign steps done"):
+        record_property(kind, counts[kind])
+        assert counts[kind] > EXTERNALS_A_SLICE / 4, f"hardly any {kind} any more"
+    assert counts["foreign calls allowed"] > 0, "no external agent may do anything any more"
+
+
+@pytest.mark.spec("X-03", "X-11")
+def test_a_summary_that_fails_after_a_crash_leaves_no_prompt_under_way() -> None:
+    play(EXTERNALS + 1168)
+
+
 @pytest.mark.spec("X-11", "X-01")
 @pytest.mark.parametrize("seed", [26, 33, 73, 224])
-def test_a_history_with_a_summary_is_read_after_what_is_undone_has_gone(seed: int) -> None:
+def test_a_summarised_history_is_read_after_undone_messages_are_removed(seed: int) -> None:
     """It was read before, where an undo had been cut off; and two processes undid and redid at once (224)."""
     play(UNDOS + seed)
 
@@ -156,13 +183,13 @@ def test_an_abort_does_not_spin_while_its_runtime_closes() -> None:
 
 
 @pytest.mark.spec("X-11", "P-06")
-def test_a_secret_that_a_tool_was_told_counts_though_a_commit_failed() -> None:
+def test_a_secret_given_to_a_tool_stays_valid_after_a_failed_commit() -> None:
     """Its key took no revision, so the failed commit passed for a read, and the key was lost."""
     play(PARKS + 50165)
 
 
 @pytest.mark.spec("X-11")
-@pytest.mark.parametrize(("world", "many"), [(0, 4), (TREES, 2), (PARKS, 2)])
+@pytest.mark.parametrize(("world", "many"), [(0, 4), (TREES, 2), (PARKS, 2), (EXTERNALS, 2)])
 def test_a_seed_gives_the_same_trace_in_every_process(world: int, many: int) -> None:
     first, second = (_digests(world, many, hash_seed) for hash_seed in ("1", "2"))
     assert first.splitlines() == second.splitlines()

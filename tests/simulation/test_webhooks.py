@@ -105,7 +105,7 @@ def test_a_crash_between_post_and_record_posts_again_under_the_same_id(tmp_path:
 
 
 @pytest.mark.spec("P-12")
-def test_a_receiver_that_was_down_is_told_once_it_is_up(tmp_path: Path) -> None:
+def test_a_receiver_that_was_down_gets_its_webhook_when_it_is_up(tmp_path: Path) -> None:
     tried: list[float] = []
 
     async def post(request: SignedRequest) -> DeliveryResponse:
@@ -226,7 +226,7 @@ async def serve_on(stand: Stand, group: asyncio.TaskGroup, over: asyncio.Event) 
 
 @pytest.mark.spec("P-12")
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_crashes_every_webhook_is_told_and_by_one_at_a_time(tmp_path: Path, seed: int) -> None:
+def test_every_webhook_is_delivered_by_one_process_at_a_time_under_crashes(tmp_path: Path, seed: int) -> None:
     """Two processes on one file, commits that fail or end their process, a receiver that fails at times."""
     odds = Odds(SeededRng(seed), crash=250, fail=100)
     odds.on = False

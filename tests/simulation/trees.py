@@ -54,6 +54,8 @@ class Grove(Struct, frozen=True, kw_only=True):
     """How often a call clears all tasks."""
     visits: int = 0
     """How many prompts go to children whose tasks were cleared."""
+    agents: tuple[str, ...] = AGENTS
+    """Those that are launched."""
 
 
 def grove(seed: int) -> Grove | None:
@@ -88,16 +90,16 @@ class Call(Struct, frozen=True):
 
 
 def delegating(
-    rng: random.Random, told: Sequence[RequestMessage], name: str, *, launches: bool, clears: float = RARELY
+    rng: random.Random, told: Sequence[RequestMessage], name: str, *, grove: Grove, launches: bool
 ) -> Call:
     """A call of one of the tools for tasks; `name` is what a child of it is called."""
     if (again := _polled(told)) is not None and rng.random() < 0.6:
         return again
     known = [each for text in map(_text, told) for each in _ID.findall(text)]
-    if rng.random() < clears:
+    if rng.random() < grove.clears:
         return Call("asyncagents_clear", {})
     if launches and (not known or rng.random() < 0.5):
-        return _launch(rng, name)
+        return _launch(rng, name, grove.agents)
     task_id = rng.choice(known) if known and rng.random() < 0.97 else "ses_nobody"
     return _read(rng, told, task_id, name)
 
@@ -129,8 +131,8 @@ def _text(told: RequestMessage) -> str:
     return told.output if isinstance(told, ToolTurn) else ""
 
 
-def _launch(rng: random.Random, name: str) -> Call:
-    tool, agent = rng.choice(LAUNCHING), rng.choice(AGENTS)
+def _launch(rng: random.Random, name: str, agents: Sequence[str]) -> Call:
+    tool, agent = rng.choice(LAUNCHING), rng.choice(agents)
     said: dict[str, Any] = {"description": f"{name} work", "prompt": f"{name}:task"}
     said["subagent_type" if tool == "task" else "agent"] = agent
     if tool == "asyncagents_task" and rng.random() < 0.3:

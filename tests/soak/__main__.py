@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.json import decode, encode
 
+from tests.simulation.externals import EXTERNALS
 from tests.simulation.hunt import reason
 from tests.simulation.parks import PARKS
 from tests.simulation.play import play
@@ -27,11 +28,15 @@ from tests.simulation.undos import UNDOS
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "soak-results"
 WORKERS = 2
+WORLDS = (TREES, WAITS, PARKS, SHELLS, UNDOS, TALKS, EXTERNALS)
 COUNTED = {
     "tasks", "ends", "forks", "resumes", "cancels", "aborts", "moved", "deleted", "requests",
     "calls", "results", "duplicates", "conflicts", "early", "late", "batches resumed", "calls expired",
     "calls cancelled", "calls aborted", "calls completed", "calls failed", "calls in doubt",
     "reopened", "forgotten", "deliveries", "posts",
+    "foreign prompts", "prompts to go on", "programs cut off",
+    "prompts sent again", "foreign asks", "foreign calls allowed",
+    "foreign steps done", "foreign steps TaskInDoubt",
     "notices told", "notices consumed", "notices quiet", "tasks completed", "tasks error", "tasks cancelled",
 }  # fmt: skip
 
@@ -60,13 +65,13 @@ def _git(*words: str) -> str:
 
 
 def _work(first: int, seconds: float) -> Tally:
-    """One worker: every second seed until the time is up, of each of the three kinds of worlds."""
+    """One worker: every second seed until the time is up, of each kind of worlds."""
     tally = Tally(next_seed=first, counts={})
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for seed in (
             tally.next_seed,
-            *(world + tally.next_seed for world in (TREES, WAITS, PARKS, SHELLS, UNDOS, TALKS)),
+            *(world + tally.next_seed for world in WORLDS),
         ):
             _play(tally, seed)
         tally.next_seed += WORKERS

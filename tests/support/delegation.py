@@ -156,8 +156,10 @@ async def open_delegation_project(
     root = tmp_path / "project"
     create_repository(root, files or {})
     config.setdefault("delegation", DelegationConfig(tools="both"))
+    serve = config.pop("serve", True)
     coding = Config(data_dir=tmp_path / "data", **config)
-    async with open_stage(tmp_path / "data", RequestScriptModel(scenes), coding=coding, directory=root) as at:
+    model = RequestScriptModel(scenes)
+    async with open_stage(tmp_path / "data", model, coding=coding, directory=root, serve=serve) as at:
         yield at
 
 

@@ -42,7 +42,7 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
 from asyncagents.testing.inside import inside
 from tests.support.store.template import FILE, copy_database
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 E = TypeVar("E", bound=Event)
 
@@ -217,3 +217,12 @@ async def wait_until_idle(runtime: Runtime, session_id: SessionId) -> None:
     with inside(runtime).bus.subscribe(session_id) as subscription:
         if await runtime.status(session_id) != Idle():
             await EventListener(subscription).until(SessionIdle)
+
+
+async def wait_until_all_rest(runtime: Runtime, *, seconds: float = PATIENCE) -> None:
+    """Wait until every session is idle, in whatever order they get there."""
+
+    async def rest() -> bool:
+        return not await runtime.statuses()
+
+    await wait_until(rest, seconds=seconds)

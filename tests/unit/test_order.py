@@ -25,6 +25,12 @@ def test_without_a_hash_no_soak_test_is_played_and_with_all_each_is() -> None:
     assert all(is_played(node, "all") for node in NODES)
 
 
+def test_soak_tests_of_foreign_programs_are_played_only_with_all() -> None:
+    node = "tests/peer/test_a.py::test_0"
+    assert not any(is_played(node, commit) for commit in HASHES)
+    assert is_played(node, "all")
+
+
 @pytest.mark.parametrize("processes", [1, 2, 3, 4, 7])
 def test_dealing_keeps_every_test_once(processes: int) -> None:
     modules = [(f"tests/{folder}/test_{n}.py", [(folder, n, k) for k in range(n + 1)])

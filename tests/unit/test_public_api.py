@@ -147,12 +147,12 @@ def test_the_public_names_of_the_client_are_these() -> None:
     assert all(hasattr(asyncagents.client, name) for name in CLIENT)
 
 
-def test_they_are_sorted_and_each_is_there() -> None:
+def test_the_public_names_are_sorted_and_exist() -> None:
     assert sorted(PUBLIC) == PUBLIC
     assert all(hasattr(asyncagents, name) for name in PUBLIC)
 
 
-def test_nothing_else_is_exported() -> None:
+def test_the_package_exports_only_the_public_names() -> None:
     exported = [
         name
         for name, value in vars(asyncagents).items()

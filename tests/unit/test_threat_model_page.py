@@ -15,7 +15,7 @@ def test_the_page_names_tests() -> None:
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
-def test_each_line_has_a_test_that_is_there(file: str, name: str) -> None:
+def test_each_test_named_on_the_page_exists(file: str, name: str) -> None:
     found = re.findall(rf"^(?:async )?def {name}\(", (TESTS / file).read_text(), re.MULTILINE)
     assert len(found) == 1
 

@@ -26,7 +26,7 @@ from tests.support.llm.wire import Wire, ask_model, finish_of, hanging_script, r
 
 
 @pytest.mark.spec("C-02")
-async def test_an_answer_is_told_from_its_start_to_its_finish(wire: Wire, http: HttpClient) -> None:
+async def test_an_answer_yields_events_in_order_from_start_to_finish(wire: Wire, http: HttpClient) -> None:
     reply = Reply(
         text="Hello there", chunks=3, reasoning="Well", tools=(ToolUse("read", {"path": "a"}, "call_1"),)
     )
@@ -44,7 +44,7 @@ async def test_an_answer_is_told_from_its_start_to_its_finish(wire: Wire, http: 
 
 
 @pytest.mark.spec("C-02")
-async def test_a_piece_is_told_before_the_next_one_is_sent(wire: Wire, http: HttpClient) -> None:
+async def test_a_text_delta_is_yielded_before_the_next_one_is_sent(wire: Wire, http: HttpClient) -> None:
     """The provider waits for ever after the first piece, and the piece is here."""
     async with open_provider(otherwise=hanging_script(wire)) as provider:
         async with aclosing(wire.model(http, provider.url).stream(request())) as events:
@@ -57,7 +57,9 @@ async def test_a_piece_is_told_before_the_next_one_is_sent(wire: Wire, http: Htt
 
 @pytest.mark.spec("C-01")
 @pytest.mark.parametrize("finish", ["stop", "tool-calls", "length", "content-filter", "unknown"])
-async def test_why_it_ended_has_one_of_our_names(wire: Wire, http: HttpClient, finish: Finish) -> None:
+async def test_finish_reasons_of_each_wire_map_to_our_names(
+    wire: Wire, http: HttpClient, finish: Finish
+) -> None:
     async with open_provider(otherwise=Reply(finish=finish)) as provider:
         found = finish_of(await ask_model(wire.model(http, provider.url)))
     assert found is not None
@@ -65,7 +67,7 @@ async def test_why_it_ended_has_one_of_our_names(wire: Wire, http: HttpClient, f
 
 
 @pytest.mark.spec("C-01")
-async def test_a_stream_that_ends_without_a_word_has_no_finish(wire: Wire, http: HttpClient) -> None:
+async def test_a_stream_without_a_finish_reason_yields_no_finish(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(text="half", finish=None)) as provider:
         events = await ask_model(wire.model(http, provider.url))
     assert text_of(events) == "half"
@@ -74,7 +76,7 @@ async def test_a_stream_that_ends_without_a_word_has_no_finish(wire: Wire, http:
 
 
 @pytest.mark.spec("C-07")
-async def test_tokens_are_counted_alike(wire: Wire, http: HttpClient) -> None:
+async def test_token_usage_is_read_alike_on_every_wire(wire: Wire, http: HttpClient) -> None:
     usage = TokenUsage(input=100, output=40, reasoning=15, cache_read=30, cache_write=7)
     async with open_provider(otherwise=Reply(usage=usage)) as provider:
         found = finish_of(await ask_model(wire.model(http, provider.url)))

@@ -45,7 +45,7 @@ async def test_an_answer_that_is_too_large_is_cut_off(
     assert len([event for event in events if isinstance(event, ToolCallStart)]) <= MOST_CALLS
 
 
-async def test_an_answer_as_large_as_may_be_is_whole(wire: Wire, http: HttpClient) -> None:
+async def test_an_answer_within_the_size_limits_is_read_whole(wire: Wire, http: HttpClient) -> None:
     calls = tuple(ToolUse("ls", {"n": number}) for number in range(MOST_CALLS - 1))
     large = ToolUse("ls", {"x": "x" * (MOST_ARGUMENTS - 100)})
     async with open_provider(otherwise=Reply(text="x" * 10_000, tools=(*calls, large))) as provider:
@@ -73,7 +73,7 @@ async def test_comments_without_end_are_cut_off(
     assert not cause.is_retryable
 
 
-def test_texts_and_thoughts_in_turns_without_end_are_too_many() -> None:
+def test_too_many_text_and_reasoning_blocks_are_refused() -> None:
     pieces = [
         b'{"choices": [{"delta": {"content": "a"}}]}',
         b'{"choices": [{"delta": {"reasoning_content": "b"}}]}',

@@ -25,7 +25,7 @@ async def test_closing_the_stream_closes_the_connection(wire: Wire, http: HttpCl
 
 
 @pytest.mark.parametrize("hang_at", [-1, 0])
-async def test_cancelling_who_waits_for_the_first_word_closes_the_connection(
+async def test_cancelling_the_wait_for_the_first_event_closes_the_connection(
     wire: Wire, http: HttpClient, hang_at: int
 ) -> None:
     async with open_provider(otherwise=Reply(hang_at=hang_at, ping=0)) as provider:
@@ -37,7 +37,7 @@ async def test_cancelling_who_waits_for_the_first_word_closes_the_connection(
         await left(provider)
 
 
-async def test_cancelling_who_waits_for_the_next_word_closes_the_connection(
+async def test_cancelling_the_wait_for_the_next_event_closes_the_connection(
     wire: Wire, http: HttpClient
 ) -> None:
     heard: list[ModelEvent] = []
@@ -60,7 +60,7 @@ async def test_cancelling_who_waits_for_the_next_word_closes_the_connection(
     assert finish_of(heard) is None
 
 
-async def test_a_stream_that_nobody_reads_asks_nobody(wire: Wire, http: HttpClient) -> None:
+async def test_a_stream_that_is_never_read_sends_no_request(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as provider:
         stream = wire.model(http, provider.url).stream(request())
         await stream.aclose()

@@ -37,7 +37,7 @@ from tests.support.llm.wire import (
     [(400, False), (402, False), (404, False), (408, True), (409, True), (422, False), (429, True),
      (500, True), (502, True), (503, True), (504, True), (529, True)],
 )  # fmt: skip
-async def test_a_status_says_whether_to_try_again(
+async def test_an_error_status_decides_whether_the_error_is_retryable(
     wire: Wire, http: HttpClient, status: int, *, retryable: bool
 ) -> None:
     kind = None if retryable else "invalid_request_error"
@@ -62,7 +62,7 @@ async def test_a_status_says_whether_to_try_again(
         ({"retry-after": "Mon, 16 Nov 2026 00:01:00 GMT", "date": "Mon, 16 Nov 2026 00:00:00 GMT"}, 60),
     ],
 )
-async def test_when_to_try_again_is_passed_on(
+async def test_retry_after_headers_are_passed_on(
     wire: Wire, http: HttpClient, headers: dict[str, str], seconds: float
 ) -> None:
     async with open_provider(otherwise=Reply(status=429, headers=headers)) as provider:
@@ -71,7 +71,9 @@ async def test_when_to_try_again_is_passed_on(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_refused_key_is_told_without_showing_it(wire: Wire, http: HttpClient, status: int) -> None:
+async def test_a_refused_key_is_an_auth_error_that_does_not_show_the_key(
+    wire: Wire, http: HttpClient, status: int
+) -> None:
     async with open_provider(otherwise=Reply(status=status, error=f"bad key {KEY}")) as provider:
         failure = failure_of(await ask_model(wire.model(http, provider.url))).failure
     assert isinstance(failure, ProviderAuthError)
@@ -80,7 +82,7 @@ async def test_a_refused_key_is_told_without_showing_it(wire: Wire, http: HttpCl
     assert KEY not in repr(failure)
 
 
-async def test_a_missing_key_says_which_to_set(wire: Wire, http: HttpClient) -> None:
+async def test_a_missing_key_is_an_error_that_names_its_setting(wire: Wire, http: HttpClient) -> None:
     async with open_provider(key=KEY) as provider:
         failure = failure_of(await ask_model(wire.model(http, provider.url, api_key=None))).failure
     assert isinstance(failure, ProviderAuthError)
@@ -98,7 +100,7 @@ async def test_a_missing_key_says_which_to_set(wire: Wire, http: HttpClient) -> 
         (Reply(status=400, error_code="content_filter", error_type="content_filter"), ContentFilterError),
     ],
 )  # fmt: skip
-async def test_some_refusals_have_a_name_of_their_own(
+async def test_context_overflow_and_content_filter_have_their_own_errors(
     wire: Wire, http: HttpClient, reply: Reply, expected: type[object]
 ) -> None:
     async with open_provider(otherwise=reply) as provider:
@@ -108,7 +110,7 @@ async def test_some_refusals_have_a_name_of_their_own(
 
 
 @pytest.mark.spec("C-05")
-async def test_an_account_without_credit_is_not_asked_again(wire: Wire, http: HttpClient) -> None:
+async def test_an_exhausted_quota_is_not_retryable(wire: Wire, http: HttpClient) -> None:
     reply = Reply(
         status=429, error_code="insufficient_quota", error_type="insufficient_quota", error="no money"
     )
@@ -157,7 +159,7 @@ async def test_garbage_inside_the_stream_ends_it(wire: Wire, http: HttpClient, g
         ("text/event-stream", b"Internal error"),
     ],
 )
-async def test_another_language_than_the_wires_is_told_by_its_first_words(
+async def test_a_body_of_another_format_is_a_retryable_error_that_quotes_it(
     wire: Wire, http: HttpClient, kind: str, body: bytes
 ) -> None:
     async with open_provider(otherwise=Reply(body=body, headers={"content-type": kind})) as provider:
@@ -167,7 +169,7 @@ async def test_another_language_than_the_wires_is_told_by_its_first_words(
     assert "sent" in cause.message
 
 
-async def test_an_error_that_comes_with_a_good_status_is_one(wire: Wire, http: HttpClient) -> None:
+async def test_an_error_body_with_status_200_is_an_error(wire: Wire, http: HttpClient) -> None:
     body = b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 2 > 1"}}'
     reply = Reply(body=body, headers={"content-type": "application/json"})
     async with open_provider(otherwise=reply) as provider:
@@ -182,7 +184,7 @@ async def test_an_event_without_end_is_cut_off(wire: Wire, http: HttpClient) -> 
 
 
 @pytest.mark.spec("C-05")
-async def test_nobody_there_is_worth_one_more_try(wire: Wire, http: HttpClient) -> None:
+async def test_a_refused_connection_allows_one_retry(wire: Wire, http: HttpClient) -> None:
     async with open_raw(answer_always(b"")) as url:
         pass
     events = await ask_model(wire.model(http, url))
@@ -194,16 +196,14 @@ async def test_nobody_there_is_worth_one_more_try(wire: Wire, http: HttpClient) 
 
 
 @pytest.mark.parametrize("scheme", ["https://nowhere.invalid", "https://localhost:1"])
-async def test_a_host_that_cannot_be_reached_is_worth_another_try(
-    wire: Wire, http: HttpClient, scheme: str
-) -> None:
+async def test_an_unreachable_host_is_retryable(wire: Wire, http: HttpClient, scheme: str) -> None:
     cause = cause_of(await ask_model(wire.model(http, scheme)))
     assert cause.status_code is None
     assert cause.is_retryable is True
     assert ("refuses connections" if "localhost" in scheme else "no host of this name") in cause.message
 
 
-async def test_a_server_without_tls_is_told(wire: Wire, http: HttpClient) -> None:
+async def test_a_server_without_tls_is_a_retryable_error(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as provider:
         cause = cause_of(await ask_model(wire.model(http, provider.url.replace("http:", "https:"))))
     assert cause.status_code is None
@@ -222,7 +222,7 @@ async def test_a_server_without_tls_is_told(wire: Wire, http: HttpClient) -> Non
     ],
     ids=["closed", "half a head", "no HTTP", "bad chunk", "short body", "bad gzip"],
 )
-async def test_broken_http_is_worth_another_try(wire: Wire, http: HttpClient, answer: bytes) -> None:
+async def test_broken_http_is_a_retryable_error(wire: Wire, http: HttpClient, answer: bytes) -> None:
     async with open_raw(answer_always(answer)) as url:
         cause = cause_of(await ask_model(wire.model(http, url)))
     assert cause.status_code is None
@@ -230,7 +230,7 @@ async def test_broken_http_is_worth_another_try(wire: Wire, http: HttpClient, an
     assert "The connection to local" in cause.message
 
 
-async def test_an_error_whose_body_was_cut_is_told_by_its_status(wire: Wire, http: HttpClient) -> None:
+async def test_an_error_with_a_truncated_body_keeps_its_status(wire: Wire, http: HttpClient) -> None:
     async with open_raw(answer_always(b"HTTP/1.1 503 Busy\r\nContent-Length: 50\r\n\r\nhalf")) as url:
         cause = cause_of(await ask_model(wire.model(http, url)))
     assert cause.status_code == 503
@@ -247,7 +247,9 @@ async def test_a_redirect_is_not_followed(wire: Wire, http: HttpClient) -> None:
     assert cause.is_retryable is False
 
 
-async def test_a_redirect_says_where_it_points_to(wire: Wire, http: HttpClient) -> None:
+async def test_a_redirect_error_names_the_target_host_and_hides_its_query(
+    wire: Wire, http: HttpClient
+) -> None:
     head = b"HTTP/1.1 308 Moved\r\nLocation: https://new.test/v2?key=hush\r\nContent-Length: 0\r\n\r\n"
     async with open_raw(answer_always(head)) as url:
         cause = cause_of(await ask_model(wire.model(http, url)))
@@ -262,13 +264,15 @@ async def test_a_redirect_says_where_it_points_to(wire: Wire, http: HttpClient) 
         b"HTTP/1.1 200 OK\r\nContent-Type: text/\xff\r\nContent-Length: 2\r\n\r\nhi",
     ],
 )
-async def test_headers_that_are_no_text_can_be_kept(wire: Wire, http: HttpClient, head: bytes) -> None:
+async def test_a_failure_with_undecodable_headers_can_be_encoded(
+    wire: Wire, http: HttpClient, head: bytes
+) -> None:
     async with open_raw(answer_always(head)) as url:
         failure = failure_of(await ask_model(wire.model(http, url))).failure
     assert encode(failure)
 
 
-async def test_words_without_end_behind_the_finish_do_not_hold_the_answer(
+async def test_endless_events_after_the_finish_do_not_block_the_answer(
     wire: Wire, http: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncagents.llm.http.client.FINAL_EVENTS_SECONDS", 0.1)
@@ -309,7 +313,7 @@ async def test_a_stream_without_a_content_type_is_read(wire: Wire, http: HttpCli
         ("http://127.0.0.1:1", {}, "sk-\n-two-lines"),
     ],
 )
-async def test_what_cannot_be_sent_says_what_to_check(
+async def test_a_request_that_cannot_be_sent_names_the_setting_to_check(
     wire: Wire, http: HttpClient, base_url: str, *, headers: dict[str, str], key: str
 ) -> None:
     cause = cause_of(await ask_model(wire.model(http, base_url, headers=headers, api_key=Secret(key))))
@@ -319,13 +323,13 @@ async def test_what_cannot_be_sent_says_what_to_check(
     assert key not in cause.message
 
 
-async def test_a_body_that_has_no_json_form_is_told(wire: Wire, http: HttpClient) -> None:
+async def test_a_body_that_cannot_be_encoded_as_json_is_not_retryable(wire: Wire, http: HttpClient) -> None:
     model = wire.model(http, "http://127.0.0.1:1", body={"made_up": object()})
     assert not cause_of(await ask_model(model)).is_retryable
 
 
 @pytest.mark.spec("C-05")
-async def test_a_stream_cut_at_any_byte_ends_in_an_error_unless_all_was_said(
+async def test_a_stream_cut_at_any_byte_is_complete_or_a_retryable_error(
     wire: Wire, http: HttpClient
 ) -> None:
     stream = b"".join(wire.stream_of(Reply(text="one two", chunks=2)))
@@ -346,7 +350,7 @@ async def test_a_stream_cut_at_any_byte_ends_in_an_error_unless_all_was_said(
 
 @pytest.mark.spec("C-05")
 @pytest.mark.parametrize("ping", [0, 0.01])
-async def test_a_stream_that_says_nothing_more_is_ended_though_it_pings(
+async def test_a_silent_stream_is_ended_although_it_pings(
     wire: Wire, http: HttpClient, ping: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncagents.llm.http.idle_timeout.PING_SECONDS", 0.5)
@@ -374,9 +378,7 @@ async def test_a_provider_that_never_answers_is_given_up(wire: Wire, http: HttpC
 
 
 @pytest.mark.spec("C-05")
-async def test_a_model_that_thinks_in_silence_before_its_first_word_is_waited_for(
-    wire: Wire, http: HttpClient
-) -> None:
+async def test_the_first_event_may_take_longer_than_the_idle_limit(wire: Wire, http: HttpClient) -> None:
     """The answer takes longer to begin than it may be silent later."""
     async with open_provider(otherwise=Reply(text="At last.", delay=0.6)) as provider:
         events = await ask_model(wire.model(http, provider.url, first_seconds=60, idle_seconds=0.2))
@@ -384,7 +386,7 @@ async def test_a_model_that_thinks_in_silence_before_its_first_word_is_waited_fo
 
 
 @pytest.mark.spec("C-05")
-async def test_pings_are_signs_of_life(wire: Wire, http: HttpClient) -> None:
+async def test_pings_keep_a_stream_open_longer_than_its_idle_limit(wire: Wire, http: HttpClient) -> None:
     """Comments and pings come for longer than the stream may be silent; then the rest of the answer does."""
     stream = b"".join(wire.stream_of(Reply(text="one two", chunks=2)))
     half = stream.index(b"\n\n", stream.index(b"one ")) + 2
@@ -395,7 +397,7 @@ async def test_pings_are_signs_of_life(wire: Wire, http: HttpClient) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + stream[:half])
         for _ in range(30):
             writer.write(ping)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # what takes long is what is tried
         writer.write(stream[half:])
         await writer.drain()
         writer.close()
@@ -405,7 +407,7 @@ async def test_pings_are_signs_of_life(wire: Wire, http: HttpClient) -> None:
     assert text_of(events) == "one two"
 
 
-async def test_an_answer_is_whole_though_its_last_words_never_come(wire: Wire, http: HttpClient) -> None:
+async def test_an_answer_is_complete_without_the_end_mark_of_its_stream(wire: Wire, http: HttpClient) -> None:
     stream = b"".join(wire.stream_of(Reply(text="done")))
     mark = b"data: [DONE]" if wire.name == "openai" else b"event: message_stop"
     async with open_provider(otherwise=Reply(body=stream, hang_at=stream.index(mark), ping=0)) as provider:

@@ -66,7 +66,7 @@ def test_a_request_that_is_printed_shows_no_key() -> None:
     assert KEY not in repr(made.target)
 
 
-async def test_a_key_with_a_line_end_is_the_key(wire: Wire, http: HttpClient) -> None:
+async def test_whitespace_around_a_key_is_stripped(wire: Wire, http: HttpClient) -> None:
     async with open_provider(key=KEY) as provider:
         model = wire.model(http, provider.url, api_key=Secret(f" {KEY}\n"))
         assert finish_of(await ask_model(model)) is not None
@@ -104,7 +104,7 @@ async def test_a_base_may_end_in_a_slash_and_have_a_query(http: HttpClient, base
 
 
 @pytest.mark.parametrize("wire", [OPENAI, ANTHROPIC], ids=lambda wire: wire.name)
-async def test_a_conversation_with_everything_is_taken_by_a_strict_provider(
+async def test_a_strict_provider_accepts_a_request_with_every_kind_of_block(
     wire: Wire, http: HttpClient
 ) -> None:
     golden = json.loads((GOLDEN / f"{wire.name}.json").read_text())
@@ -122,7 +122,7 @@ async def test_a_conversation_with_everything_is_taken_by_a_strict_provider(
         assert provider.requests[0].body == golden
 
 
-async def test_a_step_that_was_streamed_can_be_told_back(wire: Wire, http: HttpClient) -> None:
+async def test_a_streamed_step_is_sent_back_in_the_next_request(wire: Wire, http: HttpClient) -> None:
     """Text, thoughts and calls of an answer become the history of the next request, as they were."""
     replies = [
         Reply(text="Let me see", reasoning="Hm", tools=(ToolUse("read", {"path": "a"}, "call_1"),)),

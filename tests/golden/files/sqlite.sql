@@ -19,6 +19,7 @@ CREATE INDEX delivery_owed ON delivery (next_at) WHERE state = 'owed';
 CREATE INDEX delivery_rev ON delivery (rev);
 CREATE INDEX delivery_state ON delivery (state, id);
 CREATE INDEX delivery_tree ON delivery (root_id, host, next_at) WHERE state = 'owed';
+CREATE INDEX external_session_sent ON external_session (sent) WHERE sent IS NOT NULL;
 CREATE UNIQUE INDEX input_key ON input (session_id, key);
 CREATE INDEX input_rev ON input (rev);
 CREATE INDEX input_turn ON input (session_id, turn);
@@ -117,6 +118,12 @@ CREATE TABLE delivery (
   rev INTEGER NOT NULL,
   body BLOB NOT NULL
 );
+CREATE TABLE external_session (
+  session_id TEXT PRIMARY KEY,
+  external_id TEXT NOT NULL,
+  sent INTEGER,
+  body BLOB NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE idempotency (
   session_id TEXT NOT NULL,
   kind TEXT NOT NULL,

@@ -21,9 +21,9 @@ from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.errors import AlreadySettled, StoreError
 from tests.simulation.stage import Violation
 from tests.support.fleet.worker import POOL, Line, Orders, Reader, What, live, now
+from tests.support.wait import wait_until
 
 AT_ONCE = 25
-LOOK_SECONDS = 0.01
 START_SECONDS = 30.0
 REST_SECONDS = 60.0
 PRELOAD = [
@@ -105,14 +105,13 @@ class Crew:
     ) -> Line:
         """The first such line, that is there or comes."""
         reader = Reader(self.ledger)
+
+        def look() -> Line | None:
+            theirs = (line for line in reader.news() if worker is None or line.worker == worker.number)
+            return next((line for line in theirs if line.what == what and where(line)), None)
+
         try:
-            async with asyncio.timeout(START_SECONDS):
-                while True:
-                    for line in reader.news():
-                        is_theirs = worker is None or line.worker == worker.number
-                        if is_theirs and line.what == what and where(line):
-                            return line
-                    await asyncio.sleep(LOOK_SECONDS)
+            return await wait_until(look, seconds=START_SECONDS)
         except TimeoutError:
             raise Violation(f"nobody wrote {what!r} in {START_SECONDS} s: {self.stderr_ends()}") from None
 
@@ -206,49 +205,56 @@ class FleetClient:
         return ack
 
     async def _send_prompt(self, session_id: SessionId, text: str, key: str) -> MessageId:
-        while True:
+        async def send() -> MessageId | None:
             with suppress(StoreError):  # nobody knows: it is sent again
                 return await self.runtime.send(session_id, text, key=key)
-            await asyncio.sleep(LOOK_SECONDS)
+            return None
+
+        return await wait_until(send, seconds=None)
 
     async def submit(self, call_id: CallId, session: int, *, twice: bool = False) -> None:
         text = f"<s{session}:r{call_id}>"
+
+        async def is_kept() -> bool:
+            try:
+                await self.runtime.async_tools.submit_result(call_id, text)
+            except StoreError:
+                return False
+            except AlreadySettled as refused:
+                raise Violation(f"the result of {call_id} was sent again and refused: {refused}") from None
+            return True
+
         for _ in range(1 + twice):
-            while True:
-                try:
-                    await self.runtime.async_tools.submit_result(call_id, text)
-                except StoreError:
-                    await asyncio.sleep(LOOK_SECONDS)
-                    continue
-                except AlreadySettled as refused:
-                    raise Violation(
-                        f"the result of {call_id} was sent again and refused: {refused}"
-                    ) from None
-                break
+            await wait_until(is_kept, seconds=None)
         self.results[call_id] = Ack(self.sessions[session], text[1:-1], now(), call_id)
 
     async def rest(self, crew: Crew, *, seconds: float = REST_SECONDS) -> None:
         """Until nothing is at work or waits."""
         try:
-            async with asyncio.timeout(seconds):
-                while await count(self.store, AT_WORK) or await count(self.store, OPEN):  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)
+            await wait_until(self._rests, seconds=seconds, pause=0.1)
         except TimeoutError:
             left = [await rows(self.store, query) for query in (LEFT, LEFT_CALLS)]
             raise Violation(f"not at rest after {seconds} s: {left}; {crew.stderr_ends()}") from None
 
+    async def _rests(self) -> bool:
+        return not await count(self.store, AT_WORK) and not await count(self.store, OPEN)
+
 
 async def rows(store: str, query: str) -> list[tuple[Any, ...]]:
     """Whatever the server is going through."""
-    while True:
+
+    async def read() -> tuple[list[tuple[Any, ...]]] | None:
         try:
             connection = await asyncpg.connect(store)
             try:
-                return [tuple(row) for row in await connection.fetch(query)]
+                return ([tuple(row) for row in await connection.fetch(query)],)
             finally:
                 connection.terminate()
         except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
-            await asyncio.sleep(0.05)
+            return None
+
+    found: list[tuple[Any, ...]] = (await wait_until(read, seconds=None, pause=0.05))[0]
+    return found
 
 
 async def count(store: str, query: str) -> int:

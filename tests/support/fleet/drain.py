@@ -20,10 +20,12 @@ from tests.support.fleet.crew import AT_WORK, count
 from tests.support.postgres.database import a_database
 from tests.support.postgres.server import Server
 from tests.support.process.command_line import PROCESS_PATIENCE, Desk, open_desk, read_until
+from tests.support.wait import wait_until
 
 POOL = "p"
 DRAIN = 3.0
 SHORT = 1.5
+LONG = 10 * PROCESS_PATIENCE
 HEARTBEAT = 30.0
 """Nobody is found dead in this time: who goes on at once was told to."""
 
@@ -54,9 +56,7 @@ class Prompts:
 
     async def answer(self, text: str) -> str:
         """As soon as there is one."""
-        async with asyncio.timeout(PROCESS_PATIENCE):
-            while (answer := await self._runtime.answer_to(self.sent[text])) is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        answer = await wait_until(lambda: self._runtime.answer_to(self.sent[text]), seconds=PROCESS_PATIENCE)
         assert isinstance(answer.info, AssistantMessage)
         return "".join(getattr(part, "text", "") for part in answer.parts)
 
@@ -79,7 +79,10 @@ async def drain(directory: Path, server: Server) -> DrainResult:
     """One worker has two turns under way when it is told to end: a short one and one that takes too long."""
     script = {
         "short": [Reply(text="a short answer", delay=SHORT)],
-        "long": [Reply(text="never heard", delay=60.0, times=1), Reply(text="a long answer")],
+        "long": [
+            Reply(text="never heard", delay=LONG, times=1),
+            Reply(text="a long answer"),
+        ],
         "next": [Reply(text="the next answer")],
     }
     async with a_database(server) as store, open_desk(directory, script) as (desk, provider):

@@ -26,6 +26,7 @@ from tests.support.fleet.worker import Reader
 from tests.support.kills.program import Summary
 from tests.support.postgres.database import a_database
 from tests.support.postgres.server import Server, open_server
+from tests.support.wait import wait_until
 
 WORKERS = 3
 SENDERS = 12
@@ -62,8 +63,7 @@ class Senders:
             prompting = [group.create_task(self._prompt(pause)) for _ in range(SENDERS)]
             answering = group.create_task(self._answer_jobs())
             await asyncio.wait(prompting)
-            while len(self._office.results) < self._jobs:  # noqa: ASYNC110  others begin them
-                await asyncio.sleep(0.05)
+            await wait_until(lambda: len(self._office.results) >= self._jobs, seconds=None)
             answering.cancel()
 
     async def _prompt(self, pause: float) -> None:
@@ -82,9 +82,8 @@ class Senders:
         number = {session_id: number for number, session_id in enumerate(self._office.sessions)}
         async with asyncio.TaskGroup() as group:
             while True:
-                for call_id, session_id in await self._new_jobs():
+                for call_id, session_id in await wait_until(self._new_jobs, seconds=None, pause=0.05):
                     group.create_task(self._submit(call_id, number[session_id]))
-                await asyncio.sleep(0.05)
 
     async def _new_jobs(self) -> list[tuple[CallId, SessionId]]:
         jobs = [line for line in self._reader.news() if line.what == "job"]
@@ -115,11 +114,11 @@ class Striker:
 
     async def strike_on(self, until: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
-            while not until.is_set():
+            while self._first or not until.is_set():
                 await asyncio.sleep(0.3 + self._rng.random() * self._crew.heartbeat / 2)
                 await self._breathe()
                 awake = [each for each in self._crew.workers if each.number not in self._stopped]
-                if len(awake) < 2 or until.is_set():
+                if len(awake) < 2 or (until.is_set() and not self._first):
                     continue
                 victim = self._rng.choice(awake)
                 how = self._first.pop() if self._first else self._rng.choice(STRIKES)
@@ -145,9 +144,10 @@ class Striker:
         """Who is cut off three times before it gets anywhere is given up as a crash loop, and rightly: who
         was cut off twice is left in peace until it has got on."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(BREATH_SECONDS):
-                while await count(self._crew.store, TIRED):  # noqa: ASYNC110  others do
-                    await asyncio.sleep(0.05)
+            await wait_until(self._has_breath, seconds=BREATH_SECONDS)
+
+    async def _has_breath(self) -> bool:
+        return not await count(self._crew.store, TIRED)
 
 
 async def stress(

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,10 +13,11 @@ from asyncagents.domain.call.call import IN_DOUBT, Failed, Settled
 from asyncagents.domain.id import MessageId
 from tests.simulation.stage import Violation
 from tests.support.fleet.check import check_fleet, read_history
-from tests.support.fleet.crew import AT_ONCE, FleetClient, open_crew, open_fleet
+from tests.support.fleet.crew import AT_ONCE, REST_SECONDS, START_SECONDS, FleetClient, open_crew, open_fleet
 from tests.support.fleet.worker import Line, enough, now
 from tests.support.postgres.database import a_database, proxy
 from tests.support.postgres.server import Server
+from tests.support.wait import wait_until
 
 HEARTBEAT = 2.0
 
@@ -157,8 +159,7 @@ async def fairness(
         for first in range(0, crowd, AT_ONCE):
             await asyncio.gather(*map(desk.prompt, range(first, min(first + AT_ONCE, crowd))))
         await workers.start(concurrency=concurrency, think=0.05)
-        while len(workers.lines("claimed")) < served:  # noqa: ASYNC110  others do
-            await asyncio.sleep(0.1)
+        await wait_until(lambda: len(workers.lines("claimed")) >= served, seconds=None, pause=0.1)
         woken = (await desk.prompt(crowd)).at
         single = desk.sessions[crowd]
         mine = await workers.until("claimed", where=lambda line: line.session == single)
@@ -170,10 +171,11 @@ async def fairness(
 
 async def interlude(directory: Path, server: Server) -> float:
     """The database starts anew while a turn is under way that takes long: seconds until the same worker,
-    which has no other to help it, takes up what comes next."""
+    which has no other to help it, takes up what comes next. Raises `Violation` if it does not until the turn
+    is over, or until somebody would count as dead."""
     async with (
         a_database(server) as store,
-        open_crew(directory, store, heartbeat=10.0) as workers,
+        open_crew(directory, store, heartbeat=2 * START_SECONDS) as workers,
         open_fleet(directory, store) as desk,
     ):
         await desk.open(2)
@@ -214,25 +216,27 @@ async def shares(directory: Path, server: Server, *, crowd: int, steady: int, tu
         async with asyncio.TaskGroup() as group:
             speaking = [group.create_task(_speak_on(desk, number)) for number in range(steady)]
             await workers.start(concurrency=max(2, steady // 2), think=0.1)
-            few, begun = set(desk.sessions[:steady]), [False]
-            while begun.count(True) < turns:
-                await asyncio.sleep(0.1)
-                begun = [line.session in few for line in workers.lines("claimed")]
+            few = set(desk.sessions[:steady])
+
+            def begun() -> list[bool] | None:
+                found = [line.session in few for line in workers.lines("claimed")]
+                return found if found.count(True) >= turns else None
+
+            seen = await wait_until(begun, seconds=REST_SECONDS, pause=0.1)
             for each in speaking:
                 each.cancel()
-    return Shares(crowd=begun.count(False), steady=begun.count(True))
+    return Shares(crowd=seen.count(False), steady=seen.count(True))
 
 
 async def _speak_on(desk: FleetClient, number: int) -> None:
     while True:
-        ack = await desk.prompt(number)
-        while await desk.runtime.answer_to(MessageId(ack.id)) is None:  # noqa: ASYNC110  another process does
-            await asyncio.sleep(0.01)
+        message_id = MessageId((await desk.prompt(number)).id)
+        await wait_until(partial(desk.runtime.answer_to, message_id), seconds=None)
 
 
 async def burst(directory: Path, server: Server) -> float:
     """A session is spoken to many times before it is run, and its turn takes long: seconds until another
-    one is run that was woken after it."""
+    one is run that was woken after it. Raises `Violation` if it is not while that turn lasts."""
     async with (
         a_database(server) as store,
         open_crew(directory, store) as workers,
@@ -254,7 +258,8 @@ async def burst(directory: Path, server: Server) -> float:
 
 
 async def fill_places(directory: Path, server: Server, *, places: int = 2) -> float:
-    """A worker dies when the only other one has no place left: seconds until all of its turns go on."""
+    """A worker dies when the only other one has no place left: seconds until all of its turns go on.
+    Raises `Violation` if they do not while the others last."""
     async with (
         a_database(server) as store,
         open_crew(directory, store, heartbeat=HEARTBEAT) as workers,

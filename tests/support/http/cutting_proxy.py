@@ -1,4 +1,4 @@
-"""Something between a client and its server that cuts connections when it is told to."""
+"""Something between a client and its server that holds requests or cuts connections when it is told to."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,13 +7,18 @@ from urllib.parse import urlsplit
 
 
 class CuttingProxy:
-    """`cut` is asked for each piece that the server sends: True ends the connection before it arrives."""
+    """`cut` is asked for each piece that the server sends: True ends the connection before it arrives.
+
+    `hold` is asked for each piece that the client sends: True keeps it until `go` is set.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port or 0
         self.cut: Callable[[bytes, bytes], bool] = lambda asked, said: False
         self.cuts = 0
+        self.hold: Callable[[bytes], bool] = lambda asked: False
+        self.holding, self.go = asyncio.Event(), asyncio.Event()
         self.url = ""
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,6 +43,9 @@ class CuttingProxy:
         with suppress(ConnectionError):
             while piece := await reader.read(65536):
                 asked[:] = piece if piece.startswith((b"GET ", b"POST ", b"DELETE ")) else asked + piece
+                if self.hold(bytes(asked)):
+                    self.holding.set()
+                    await self.go.wait()
                 to.write(piece)
                 await to.drain()
 

@@ -5,7 +5,7 @@ import gc
 import socket
 import struct
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -76,11 +76,6 @@ class RawConnection:
                 assert piece, said[-200:]
                 said += piece
         return said
-
-    async def wait_for(self, there: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not there():  # noqa: ASYNC110  the other side does it
-                await asyncio.sleep(0.01)
 
     def pause(self) -> None:
         """From here on nothing is read."""

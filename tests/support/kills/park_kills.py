@@ -23,6 +23,7 @@ from tests.support.kills.park_check import FINISHED, Plan, check_parked
 from tests.support.kills.park_worker import Ledger, Orders, Reader, Role, What, live
 from tests.support.kills.program import Summary, run_siege
 from tests.support.kills.task_worker import MODEL, local_config
+from tests.support.wait import wait_until
 
 CREW: tuple[Role, ...] = ("agent", "both", "courier")
 SESSIONS = 6
@@ -156,22 +157,23 @@ class Siege:
     async def _wait_until_manned(self) -> None:
         """Until everybody is at work."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(START_SECONDS):
-                while not {worker.number for worker in self.workers} <= self._up:
-                    self._up |= {line.worker for line in self._ups.news() if line.what == "up"}
-                    await asyncio.sleep(LOOK_SECONDS)
+            await wait_until(self._is_manned, seconds=START_SECONDS, pause=LOOK_SECONDS)
+
+    def _is_manned(self) -> bool:
+        self._up |= {line.worker for line in self._ups.news() if line.what == "up"}
+        return {worker.number for worker in self.workers} <= self._up
 
     async def _find_writer(self, what: What) -> Worker | None:
         """Until one that lives does."""
         list(self._reader.news())
+
+        def writer() -> Worker | None:
+            living = {worker.number: worker for worker in self.workers}
+            wrote = (living.get(line.worker) for line in self._reader.news() if line.what == what)
+            return next((worker for worker in wrote if worker), None)
+
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while True:
-                    for line in self._reader.news():
-                        for worker in self.workers:
-                            if line.what == what and line.worker == worker.number:
-                                return worker
-                    await asyncio.sleep(LOOK_SECONDS)
+            return await wait_until(writer, seconds=PATIENCE_SECONDS, pause=LOOK_SECONDS)
         return None
 
     async def _find_asker(self) -> Worker | None:
@@ -191,9 +193,9 @@ class Siege:
     async def breathe(self) -> None:
         """Who is cut off three times before it gets anywhere is given up as a crash loop, and rightly: who
         was cut off twice is left in peace until it has got on."""
+        tired = "SELECT 1 FROM session WHERE state <> 'idle' AND claims > 1"
         with closing(sqlite3.connect(self.data / "asyncagents.db")) as db:
-            while db.execute("SELECT 1 FROM session WHERE state <> 'idle' AND claims > 1").fetchone():  # noqa: ASYNC110  others do
-                await asyncio.sleep(LOOK_SECONDS)
+            await wait_until(lambda: not db.execute(tired).fetchone(), seconds=2 * REST_SECONDS)
 
 
 class ParkClient:
@@ -233,10 +235,11 @@ class ParkClient:
             await self.runtime.send(SessionId(plan.session_id), said)
 
     async def until(self, there: Callable[[dict[SessionId, Status]], bool], what: str) -> None:
+        async def look() -> bool:
+            return there(await self.runtime.statuses())
+
         try:
-            async with asyncio.timeout(REST_SECONDS):
-                while not there(await self.runtime.statuses()):  # noqa: ASYNC110  of other processes
-                    await asyncio.sleep(0.02)
+            await wait_until(look, seconds=REST_SECONDS)
         except TimeoutError:
             raise Violation(f"{what} after {REST_SECONDS} s: {await self.runtime.statuses()}") from None
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from asyncagents.server.discovery import find_server
 from asyncagents.store.verb.claim import CUT_OFF
 from tests.simulation.stage import Violation
+from tests.support.wait import wait_until
 
 LOOK_SECONDS = 0.02
 ASK_SECONDS = 10.0
@@ -36,6 +37,11 @@ class Outside:
         self.answers = 0
         self.counts: Counter[str] = Counter()
         self.over = asyncio.Event()
+
+    def has_more_than(self, count: int) -> bool:
+        """Whether more prompts and more results than this were accepted."""
+        prompts = sum(len(deed.prompts) for deed in self.deeds)
+        return min(prompts, self.counts["results accepted"]) > count
 
 
 class Client:
@@ -84,13 +90,13 @@ class Client:
     async def _until_answered(self, http: ClientSession, deed: Deed) -> None:
         """Results for whatever waits for them, until the session rests."""
         path = f"/async-tool/pending?sessionID={deed.session_id}"
-        while True:
+
+        async def is_answered() -> bool:
             for call in await self._ask(http, "GET", path):
                 await self._deliver(http, deed, call["id"])
-            statuses = await self._ask(http, "GET", "/session/status")
-            if deed.session_id not in statuses:
-                return
-            await asyncio.sleep(LOOK_SECONDS)
+            return deed.session_id not in await self._ask(http, "GET", "/session/status")
+
+        await wait_until(is_answered, seconds=None, pause=LOOK_SECONDS)
 
     async def _deliver(self, http: ClientSession, deed: Deed, call_id: str) -> None:
         """Again, too, though it was accepted; another one is refused."""
@@ -125,17 +131,17 @@ class Client:
         wanted: int = 200,
     ) -> Any:
         """Until somebody answers, and not that he stops."""
-        while True:
+
+        async def ask() -> tuple[int, bytes] | None:
             answer = await self._try(http, method, path, body, key=key)
-            if answer is None:
-                self._outside.counts["asked in vain"] += 1
-                await asyncio.sleep(LOOK_SECONDS)
-                continue
-            self._outside.answers += 1
-            status, content = answer
-            if status not in {wanted, 204 if wanted == 200 else wanted}:
-                raise Violation(f"{method} {path} was answered with {status}: {content!r}")
-            return json.loads(content) if content else None
+            self._outside.counts["asked in vain"] += answer is None
+            return answer
+
+        status, content = await wait_until(ask, seconds=None, pause=LOOK_SECONDS)
+        self._outside.answers += 1
+        if status not in {wanted, 204 if wanted == 200 else wanted}:
+            raise Violation(f"{method} {path} was answered with {status}: {content!r}")
+        return json.loads(content) if content else None
 
     async def _try(
         self, http: ClientSession, method: str, path: str, body: Any, *, key: str | None

@@ -19,9 +19,9 @@ from tests.simulation.stage import Violation
 from tests.support.kills.program import Summary, run_siege
 from tests.support.kills.serve_client import Client, Outside, check
 from tests.support.process.command_line import Desk, open_desk
+from tests.support.wait import wait_until
 
 CLIENTS = 6
-LOOK_SECONDS = 0.01
 PATIENCE_SECONDS = 60
 START_SECONDS = 30
 MOMENT_SECONDS = 2.0
@@ -86,20 +86,16 @@ class Siege:
 
     async def until(self, there: Callable[[], bool], seconds: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not there():  # noqa: ASYNC110  others do
-                    await asyncio.sleep(LOOK_SECONDS)
+            await wait_until(there, seconds=seconds)
 
     async def _breathe(self) -> None:
         """Who is cut off three times before it gets anywhere is given up, and rightly: twice is enough."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await asyncio.to_thread(self._is_out_of_breath):  # noqa: ASYNC110  others do
-                await asyncio.sleep(LOOK_SECONDS)
+        await wait_until(lambda: asyncio.to_thread(self._has_breath), seconds=PATIENCE_SECONDS)
 
-    def _is_out_of_breath(self) -> bool:
+    def _has_breath(self) -> bool:
         with closing(sqlite3.connect(self.desk.data / "asyncagents.db", timeout=30)) as db:
             row = db.execute("SELECT 1 FROM session WHERE state <> 'idle' AND claims > 1").fetchone()
-        return row is not None
+        return row is None
 
     async def retire(self) -> None:
         """An orderly end: nothing of it is left."""
@@ -139,7 +135,7 @@ async def besiege(directory: Path, *, kills: int, seed: int) -> Summary:
                 for number in range(CLIENTS):
                     client = Client(desk.data, outside, random.Random(f"client:{seed}:{number}"), number)
                     group.create_task(client.live())
-                while siege.kills < kills:
+                while siege.kills < kills or not outside.has_more_than(kills):
                     await siege.strike()
                 outside.over.set()
             counts = await check(desk.data, outside)
@@ -178,9 +174,7 @@ async def until_dead(children: dict[int, str]) -> None:
         return [pid for pid, stat in stats.items() if stat and stat[19] == children[pid] and stat[0] != "Z"]
 
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS / 6):
-            while living():  # noqa: ASYNC110  the kernel does
-                await asyncio.sleep(LOOK_SECONDS)
+        await wait_until(lambda: not living(), seconds=PATIENCE_SECONDS / 6)
     except TimeoutError:
         raise Violation(f"processes that outlived their server: {living()}") from None
 

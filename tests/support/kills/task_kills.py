@@ -9,9 +9,9 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -26,9 +26,9 @@ from tests.support.path import ROOT
 
 JOBS = 30
 KILLS = 5
-PATIENCE_SECONDS = 3.0
-"""So long a life may go on without an answer before it is ended anyway."""
-REST_SECONDS = 60
+HELD_UNTIL = 2
+"""So many lives pass before the first job can end: the last of them is killed while it asks."""
+REST_SECONDS = 100
 PROMPT = "fan out"
 
 
@@ -41,9 +41,20 @@ class Summary(Struct, frozen=True):
 class Answers(dict[str, Sequence[Reply]]):
     """What the provider says to each prompt, and to the notice that tells of the last end."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds_first = True
+        """Whether the first job gets no answer yet to what its tools returned."""
+
+    def answers_without_first(self) -> int:
+        """How many answers there are at least while the first job gets none."""
+        return 1 + sum(len(self[job(number)]) for number in range(1, JOBS))
+
     def get(self, text: str, default: object = None) -> Sequence[Reply] | None:  # type: ignore[override]
         if text.endswith(f"Task Progress: {JOBS}/{JOBS}"):
             return [Reply(text=FINISHED, delay=0.05)]
+        if self.holds_first and text == job(0):
+            return [self[text][0], Reply(text="", delay=3600)]
         return super().get(text)
 
 
@@ -71,7 +82,8 @@ def answers(rng: random.Random) -> Answers:
 class Siege:
     """One worker at a time, and whoever kills it."""
 
-    def __init__(self, directory: Path, provider: Provider, rng: random.Random) -> None:
+    def __init__(self, directory: Path, provider: Provider, script: Answers, rng: random.Random) -> None:
+        self._script = script
         self.data = directory / "data"
         self.ledger = directory / "ledger"
         self._directory = directory
@@ -101,18 +113,31 @@ class Siege:
                 stderr=errors,
             )
 
-    async def strike(self, number: int) -> None:
+    async def strike(self, number: int, runtime: Runtime, root: SessionId) -> None:
         """At some moment of its life. Every second life is a long one: a child that is cut off three times
         before it gets anywhere is given up as a crash loop, and rightly."""
         few = self._rng.choice([0, 1, 1, 2, 3, 5, 8])
         wanted = self._provider.answered + (2 * self._at_once + 4 if number % 2 else few)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await self._provider.wait_for(lambda: self._provider.answered >= wanted)
+        asked = self._provider.asked
+
+        def has_come() -> bool:
+            if number == HELD_UNTIL - 1:
+                enough = min(wanted, self._script.answers_without_first())
+                return self._provider.answered >= enough and self._asks_first_job(after=asked)
+            return self._provider.answered >= wanted
+
+        async with asyncio.timeout(REST_SECONDS):
+            await first_of(self._provider.wait_for(has_come), runtime.wait_tree(root))
         await asyncio.sleep(self._rng.choice([0, 0, 0.002, 0.01, 0.05]) * self._rng.random())
         await self.end()
+        self._script.holds_first = number < HELD_UNTIL - 1
         if said := self._errors().read_text(errors="replace"):
             raise Violation(f"life {self._lives} said:\n{said}")
+
+    def _asks_first_job(self, *, after: int) -> bool:
+        """Whether this life asks what gets no answer."""
+        asked = (str(seen.body["messages"]) for seen in self._provider.requests[after:])
+        return any(f"'{job(0)}'" in each and "'role': 'tool'" in each for each in asked)
 
     async def end(self) -> None:
         assert self._worker is not None
@@ -124,11 +149,23 @@ class Siege:
         return self._directory / f"life{self._lives}.err"
 
 
+async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of them is over, and cancel the others."""
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
 async def fan_out(directory: Path, *, seed: int) -> Summary:
     """One turn that launches all, so many kills, then peace and the checks; raises `Violation`."""
     rng, began = random.Random(f"tasks:{seed}"), time.monotonic()
-    async with open_provider(answers(rng)) as provider:
-        siege = Siege(directory, provider, rng)
+    script = answers(rng)
+    async with open_provider(script) as provider:
+        siege = Siege(directory, provider, script, rng)
         here = open_runtime(
             siege.data, model=MODEL, config=local_config(siege.data, provider.url), serve=False
         )
@@ -147,7 +184,7 @@ async def _besiege(siege: Siege, runtime: Runtime, root: SessionId) -> None:
     await siege.start()
     try:
         for number in range(KILLS):
-            await siege.strike(number)
+            await siege.strike(number, runtime, root)
             await siege.start()
         async with asyncio.timeout(REST_SECONDS):
             await runtime.wait_tree(root)

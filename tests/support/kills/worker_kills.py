@@ -21,6 +21,7 @@ from tests.support.kills.ledger import Abort, Outside, check_ledger, read_lines
 from tests.support.kills.program import Summary, run_siege
 from tests.support.kills.worker import Ledger, What, now
 from tests.support.path import ROOT
+from tests.support.wait import wait_until
 
 WORKERS = 2
 SESSIONS = 4
@@ -94,9 +95,9 @@ class Siege:
         """So many lines further in the victim's life; soon, if it has nothing to do."""
         seen, wanted = self._written(victim), self.rng.choice([0, 1, 2, 3, 5, 8, 13])
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while self._written(victim) < seen + wanted:  # noqa: ASYNC110  another process writes them
-                    await asyncio.sleep(LOOK_SECONDS)
+            await wait_until(
+                lambda: self._written(victim) >= seen + wanted, seconds=PATIENCE_SECONDS, pause=LOOK_SECONDS
+            )
         await asyncio.sleep(self.rng.choice([0, 0, 0.001, 0.005, 0.02]) * self.rng.random())
 
     def _written(self, worker: Worker) -> int:
@@ -230,18 +231,18 @@ class People:
                 mirror.apply(event)
             mirror.cursor, more = piece.cursor, piece.more
 
-    async def rest(self) -> None:
-        """Everything that waits is answered; then everybody is served and at rest, in bounded time."""
-        while statuses := await self.runtime.statuses():
-            for session_id in statuses:
-                for call in await self.runtime.open_calls(session_id):
-                    if call.open and call.open.ask and call.ask_id:
-                        await self.reply(call.ask_id, Once())
-                    elif call.open and call.open.question and call.ask_id:
-                        await self.reply(call.ask_id, Answers((("A",),)))
-                    elif call.open and call.open.kind == "async":
-                        await self.result(call.id, Completed(f"result of {call.id}"))
-            await asyncio.sleep(0.02)
+    async def rest(self) -> bool:
+        """Answer everything that waits; return whether everybody is served and at rest."""
+        statuses = await self.runtime.statuses()
+        for session_id in statuses:
+            for call in await self.runtime.open_calls(session_id):
+                if call.open and call.open.ask and call.ask_id:
+                    await self.reply(call.ask_id, Once())
+                elif call.open and call.open.question and call.ask_id:
+                    await self.reply(call.ask_id, Answers((("A",),)))
+                elif call.open and call.open.kind == "async":
+                    await self.result(call.id, Completed(f"result of {call.id}"))
+        return not statuses
 
 
 async def besiege(directory: Path, *, kills: int, seed: int) -> Summary:
@@ -274,7 +275,7 @@ async def _live(siege: Siege, people: People, kills: int) -> None:
             (people.follow, 0.4),
         ):
             acts.append(group.create_task(people.repeat(act, seconds)))
-        while siege.kills < kills:
+        while siege.kills < kills or len(people.outside.prompts) < kills:
             before = siege.kills // KILLS_A_GENERATION
             await siege.strike()
             if siege.kills // KILLS_A_GENERATION > before:
@@ -284,12 +285,14 @@ async def _live(siege: Siege, people: People, kills: int) -> None:
 
 
 async def _quiet(people: People, acts: list[asyncio.Task[None]]) -> None:
+    """What an act began before its end is answered as well: first the acts end, then everybody rests."""
+
+    async def is_over() -> bool:
+        ended = all(act.done() for act in acts)
+        return await people.rest() and ended
+
     try:
-        async with asyncio.timeout(REST_SECONDS):
-            while not all(act.done() for act in acts):
-                await people.rest()
-                await asyncio.sleep(0.02)
-            await people.rest()
+        await wait_until(is_over, seconds=REST_SECONDS)
     except TimeoutError:
         statuses = await people.runtime.statuses()
         raise Violation(f"I6: not at rest after {REST_SECONDS} s: {statuses}") from None

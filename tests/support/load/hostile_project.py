@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from msgspec import Struct
 
 from tests.support.process.command_line import Desk, open_desk
 from tests.support.process.server import DeskServer, open_desk_server
+from tests.support.wait import wait_until
 
 RULES = 2_000
 NAMES = 2_000
@@ -187,10 +189,12 @@ class Load:
             self.hostile += self._calls
             begun.set()
             try:
-                while session in await self._person.ask("GET", "/session/status"):  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)
+                await wait_until(partial(self._rests, session), seconds=None, pause=0.1)
             finally:
                 await self._person.ask("POST", f"/session/{session}/abort")
+
+    async def _rests(self, session: str) -> bool:
+        return session not in await self._person.ask("GET", "/session/status")
 
 
 async def run(directory: Path, *, calls: int, prompts: int, names: int = NAMES) -> Result:

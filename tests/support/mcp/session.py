@@ -1,18 +1,23 @@
 """MCP servers for flows: by stdio, by HTTP, hostile; what they noted, and how they are killed."""
 
 import asyncio
+import importlib.util
 import os
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from asyncagents.config.config import Config, McpConfig
 from asyncagents.config.env import system_environment
 from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.conversation.mcp_server import NewMcpServer
 from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.id import CallId, MessageId, SessionId
@@ -21,6 +26,7 @@ from asyncagents.llm.scripted import Script
 from asyncagents.plugins.api import Plugin
 from asyncagents.tools.mcp.client import McpClient, ServerSpec
 from asyncagents.tools.mcp.servers import configured_servers
+from tests.support.process.fork_server import forked_command
 from tests.support.runtime import Stage, open_stage
 from tests.support.wait import PATIENCE
 
@@ -70,10 +76,28 @@ async def until_dead(pid: int) -> None:
             os.close(handle)
 
 
-def local_server(ledger: Ledger, **more: Any) -> McpConfig:
+def forked_server() -> tuple[str, ...]:
+    """Return the command of a server without its start-up."""
+    return forked_command("mcp", "tests.support.mcp.server")
+
+
+def local_server(ledger: Ledger, *, forked: bool = True, **more: Any) -> McpConfig:
+    """Configure a server; one that is not forked is a child of the process that starts it."""
     environment = {"LEDGER": str(ledger.file), **COMPILED, **more.pop("environment", {})}
-    command = (sys.executable, SERVER)
+    command = forked_server() if forked else (sys.executable, SERVER)
     return McpConfig(type="local", command=command, environment=environment, **more)
+
+
+def given_server(ledger: Ledger, name: str = "kit", **environment: str) -> NewMcpServer:
+    """A server for a session; its ledger is a value that no row may hold."""
+    variables = {"LEDGER": str(ledger.file), **COMPILED, **environment}
+    return NewMcpServer(name=name, command=forked_server(), environment=variables)
+
+
+def plain_server(ledger: Ledger, name: str = "kit") -> NewMcpServer:
+    """A server for a session, without values."""
+    command = ("/usr/bin/env", f"LEDGER={ledger.file}", *forked_server())
+    return NewMcpServer(name=name, command=command)
 
 
 def hostile_server(mode: str, **more: Any) -> McpConfig:
@@ -106,6 +130,16 @@ async def until_held(at: Stage) -> None:
         return "held" in (part.state.metadata or {}).get("output", "")
 
     await at.listener.until(PartUpdated, says)
+
+
+def uninstall_mcp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the extra for MCP were not installed."""
+    find = importlib.util.find_spec
+
+    def find_others(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "mcp" else find(name, package)
+
+    monkeypatch.setattr("asyncagents.tools.mcp.client.find_spec", find_others)
 
 
 def free_port() -> int:

@@ -18,6 +18,7 @@ from tests.support.postgres.database import a_database, open_server
 from tests.support.postgres.feed_reader import Follower, Listener, Naive, Reader, There, what_is_there
 from tests.support.postgres.feed_writer import READY, Orders, Wrote, laboratory, obey
 from tests.support.store.lab import Lab
+from tests.support.wait import wait_until
 
 PROCESSES, WRITERS, OWN_WRITERS = 4, 3, 2
 """Four processes of three writers; and two handles of two in this one."""
@@ -86,10 +87,12 @@ async def connected(dsn: str) -> AsyncIterator[Connection]:
 
 
 async def catch_up(reader: Reader, newest: int) -> None:
-    async with asyncio.timeout(CATCH_UP_SECONDS):
-        while reader.upto < newest:
+    async def is_there() -> bool:
+        if reader.upto < newest:
             await reader.look()
-            await asyncio.sleep(LOOK_SECONDS)
+        return reader.upto >= newest
+
+    await wait_until(is_there, seconds=CATCH_UP_SECONDS)
 
 
 async def _look_on(look: Callable[[], Awaitable[None]]) -> None:

@@ -1,6 +1,5 @@
 """Readers of one database: each keeps a mirror of what it was told, and looks that no cursor goes back."""
 
-import asyncio
 import json
 import random
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from asyncagents.store.postgres.pool import Connection
 from asyncagents.store.store import Store
 from tests.simulation.mirror import Mirror
 from tests.support.postgres.feed_writer import TITLE
+from tests.support.wait import wait_until
 
 ROWS = {
     "sessions": "SELECT id, info FROM session",
@@ -149,8 +149,8 @@ class Listener(Reader):
 
     async def look(self) -> None:
         self._database.poll()
-        while self._database.remote_commits._looking:  # noqa: ASYNC110  it tells nobody that it found nothing
-            await asyncio.sleep(0.001)
+        remote = self._database.remote_commits
+        await wait_until(lambda: not remote._looking, pause=0.001)  # it tells nobody that it found nothing
 
 
 class Naive:

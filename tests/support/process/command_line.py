@@ -57,7 +57,7 @@ class Desk:
         (self.project / "asyncagents.json").write_text(json.dumps(config))
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Nothing of the caller's own keys, terminal or configuration."""
+        """Nothing of the caller's own keys, terminal or configuration; servers take any free port."""
         kept = {
             name: os.environ[name]
             for name in ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
@@ -68,6 +68,7 @@ class Desk:
             "HOME": str(self.home),
             "ASYNCAGENTS_DATA_DIR": str(self.data),
             "ASYNCAGENTS_TRUST": "1",
+            "ASYNCAGENTS_API_PORT": "0",
             "DESK_KEY": DESK_KEY,
             **more,
         }
@@ -200,13 +201,21 @@ CTRL_C = b"\x03"
 
 @asynccontextmanager
 async def open_terminal(
-    desk: Desk, *words: str, env: Mapping[str, str] = NO_VARIABLES, started: bool = False
+    desk: Desk,
+    *words: str,
+    env: Mapping[str, str] = NO_VARIABLES,
+    started: bool = False,
+    typed: bytes = b"",
 ) -> AsyncIterator[Terminal]:
-    """Forked; or `started`, where it matters that its life began as that of a program."""
+    """Forked; or `started`, where it matters that its life began as that of a program.
+
+    `typed`: keys that are pressed before it begins.
+    """
     master, slave = os.openpty()
     order = desk.order(*words, env={"TERM": "xterm", "COLUMNS": "200", **env}, terminal=True)
     with closing(os.fdopen(master, "rb", buffering=0)):
         with closing(os.fdopen(slave, "rb", buffering=0)):
+            os.write(master, typed)
             process = await (_start(order, slave) if started else fork_process(order, slave, slave, slave))
         terminal = Terminal(process, master)
         try:

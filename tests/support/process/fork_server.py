@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -35,8 +36,9 @@ EXTRAS = (
 UNUSED = ("asyncagents.__main__", "asyncagents.testing", "asyncagents.cli.demo", *EXTRAS)
 
 
-Loaded = Literal["all", "libraries"]
-"""Before it forks: everything of ours, or only what the simulation takes from others."""
+Loaded = Literal["all", "libraries", "mcp"]
+"""Before it forks: everything of ours, only what the simulation takes from others, or the SDK of MCP."""
+FORKED_PROGRAM = str(Path(__file__).with_name("forked_program.py"))
 
 
 class ForkOrder(Struct, frozen=True, kw_only=True):
@@ -104,6 +106,16 @@ async def run_forked(order: ForkOrder) -> tuple[int, bytes, bytes]:
         raise
 
 
+def forked_command(loaded: Loaded, module: str, *words: str) -> tuple[str, ...]:
+    """Return the command line of a program that runs a module in a process of the fork server."""
+    _master(loaded)
+    return (sys.executable, "-I", "-S", FORKED_PROGRAM, _listener_name(os.getpid(), loaded), module, *words)
+
+
+def _listener_name(owner: int, loaded: Loaded) -> str:
+    return f"asyncagents-tests-{owner}-{loaded}"
+
+
 async def _read(fd: int) -> bytes:
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -119,13 +131,16 @@ async def _read(fd: int) -> bytes:
 def _master(loaded: Loaded) -> socket.socket:
     """One for all tests of this process; it ends when we close our side."""
     ours, theirs = socket.socketpair()
-    with theirs:
+    with theirs, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0{_listener_name(os.getpid(), loaded)}")
+        listener.listen()
+        fds = (theirs.fileno(), listener.fileno())
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.process.fork_server", loaded, str(theirs.fileno())],
+            [sys.executable, "-m", "tests.support.process.fork_server", loaded, *map(str, fds)],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=fds,
         )
 
     @atexit.register
@@ -137,8 +152,9 @@ def _master(loaded: Loaded) -> socket.socket:
 
 
 class _Master:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, listener: socket.socket) -> None:
         self._control = control
+        self._listener = listener
         self._heirs: dict[int, socket.socket] = {}
         self._ended, self._tells = socket.socketpair()
         self._tells.setblocking(False)
@@ -148,7 +164,8 @@ class _Master:
     def serve(self) -> ForkOrder | None:
         """Returns in every process that it forks, with what that one is to do; and here at the end."""
         while True:
-            ready, _, _ = select.select([self._control, self._ended, *self._heirs.values()], [], [])
+            own = (self._control, self._listener, self._ended)
+            ready, _, _ = select.select([*own, *self._heirs.values()], [], [])
             if self._ended in ready:
                 self._reap()
             self._end([pid for pid, asker in self._heirs.items() if asker in ready])
@@ -158,6 +175,11 @@ class _Master:
                     self._end(self._heirs)
                     return None
                 if (order := self._fork(socket.socket(fileno=fds[0]), fds[1:])) is not None:
+                    return order
+            if self._listener in ready:
+                asker, _ = self._listener.accept()
+                _, fds, _, _ = socket.recv_fds(asker, 1, 3)
+                if (order := self._fork(asker, fds)) is not None:
                     return order
 
     def _end(self, heirs: Iterable[int]) -> None:
@@ -186,7 +208,7 @@ class _Master:
             return None
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for own in (self._control, self._ended, self._tells, asker, *self._heirs.values()):
+        for own in (self._control, self._listener, self._ended, self._tells, asker, *self._heirs.values()):
             own.close()
         if order.terminal:
             os.login_tty(os.dup(fds[0]))
@@ -196,11 +218,13 @@ class _Master:
         return order
 
 
-def _load(loaded: Loaded) -> None:
+def _load(loaded: str) -> None:
     if loaded == "all":
         for module in pkgutil.walk_packages(import_module("asyncagents").__path__, "asyncagents."):
             if not module.name.startswith(UNUSED):
                 import_module(module.name)
+    elif loaded == "mcp":
+        import_module("tests.support.mcp.server")
     else:
         import_module("tests.simulation.play")
         for name in [name for name in sys.modules if name.startswith(("asyncagents", "tests."))]:
@@ -224,9 +248,9 @@ def _become(order: ForkOrder) -> None:
 
 
 def main() -> None:
-    loaded, control = sys.argv[1:]
-    _load("all" if loaded == "all" else "libraries")
-    if order := _Master(socket.socket(fileno=int(control))).serve():
+    loaded, *fds = sys.argv[1:]
+    _load(loaded)
+    if order := _Master(*(socket.socket(fileno=int(fd)) for fd in fds)).serve():
         _become(order)
         runpy.run_module(order.module, run_name="__main__", alter_sys=True)
 

@@ -24,6 +24,8 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
 from tests.simulation.checker import check
 from tests.simulation.stage import Stage, Violation
+from tests.support.runtime import wait_until_all_rest
+from tests.support.wait import wait_until
 
 FILE = "asyncagents.db"
 WORK = "work"
@@ -202,18 +204,14 @@ async def go_through(runtime: Runtime, worker: Worker, disk: Disk) -> Stage:
 async def _dropped(runtime: Runtime) -> None:
     """Until the run whose tool has ended cannot be kept: what it wrote was refused."""
     try:
-        async with asyncio.timeout(REST_SECONDS):
-            while runtime.trouble is None:  # noqa: ASYNC110  a run that is dropped tells nobody
-                await asyncio.sleep(0.02)
+        await wait_until(lambda: runtime.trouble, seconds=REST_SECONDS)  # a run that is dropped tells nobody
     except TimeoutError:
         raise Violation("a run went on though nothing could be written") from None
 
 
 async def _rest(runtime: Runtime) -> None:
     try:
-        async with asyncio.timeout(REST_SECONDS):
-            while await runtime.statuses():  # noqa: ASYNC110  the rows are the truth
-                await asyncio.sleep(0.02)
+        await wait_until_all_rest(runtime, seconds=REST_SECONDS)
     except TimeoutError:
         raise Violation(f"I6: not at rest: {await runtime.statuses()}") from None
 

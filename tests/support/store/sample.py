@@ -15,6 +15,7 @@ from asyncagents.app.backend import Backend
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.agent.external_session import ExternalSession
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
@@ -134,7 +135,12 @@ async def _left_at_work(data: Path, session_id: SessionId) -> None:
         taken = await Store(database).claim(session_id, DEAD, dead=None)
         assert taken is not None
         step = NewStep(message_id=ids.message(), part_id=ids.part(), request_id=ids.request(), since=1)
-        assert await Store(database).start_step(Claim(session_id, taken.control.fence), step)
+        claim = Claim(session_id, taken.control.fence)
+        assert await Store(database).start_step(claim, step)
+        external = ExternalSession(
+            session_id=session_id, external_id="ext-1", agent="reviewer", command=("opencode", "acp")
+        )
+        await Store(database).external.save_session(claim, external)
 
 
 def tools() -> list[AnyTool]:

@@ -13,7 +13,7 @@ from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
 from asyncagents.domain.call.webhook import Delivery, DeliveryState
 from asyncagents.domain.call.webhook_signature import ValidSignature, verify_signature
 from asyncagents.engine.runtime.runtime import Runtime
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 LOCAL_WEBHOOKS = AsyncToolsConfig(webhooks=WebhooksConfig(enabled=True, hosts=("127.0.0.1",)))
 """A runtime that tells whoever is on this machine."""
@@ -91,9 +91,10 @@ async def wait_until_state(runtime: Runtime, state: DeliveryState, *, many: int 
 
 
 async def wait_until_deliveries(runtime: Runtime, holds: Any, *, many: int = 1) -> tuple[Delivery, ...]:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            found = tuple(each for each in await runtime.deliveries.list(limit=1_000) if holds(each))
-            if len(found) >= many:
-                return found
-            await asyncio.sleep(0)  # no event tells how a webhook went
+    """No event tells how a webhook went."""
+
+    async def look() -> tuple[Delivery, ...] | None:
+        found = tuple(each for each in await runtime.deliveries.list(limit=1_000) if holds(each))
+        return found if len(found) >= many else None
+
+    return await wait_until(look)

@@ -45,7 +45,9 @@ def test_one_agent_is_shown_with_its_rules_by_layer_and_its_prompt(invoke: Invok
 
 
 @pytest.mark.spec("A-01")
-def test_a_broken_file_is_named_and_stops_nobody(invoke: Invoke, desk: ConfigDesk) -> None:
+def test_a_broken_agent_file_is_warned_of_and_agents_are_still_listed(
+    invoke: Invoke, desk: ConfigDesk
+) -> None:
     path = desk.write(".asyncagents/agents/bad.md", "no head")
     listed = invoke("agents")
     assert listed.exit_code == 0
@@ -53,7 +55,7 @@ def test_a_broken_file_is_named_and_stops_nobody(invoke: Invoke, desk: ConfigDes
     assert listed.stderr.startswith(f"warning: {path} has no head")
 
 
-def test_an_agent_that_nobody_knows_is_refused(invoke: Invoke) -> None:
+def test_an_unknown_agent_is_refused_with_a_suggestion(invoke: Invoke) -> None:
     for words in (("agents", "biuld"), ("tools", "--agent", "biuld")):
         refused = invoke(*words)
         assert refused.exit_code == 2
@@ -61,7 +63,7 @@ def test_an_agent_that_nobody_knows_is_refused(invoke: Invoke) -> None:
 
 
 @pytest.mark.spec("A-05", "X-06")
-def test_tools_are_listed_with_what_the_rules_say(invoke: Invoke, desk: ConfigDesk) -> None:
+def test_tools_are_listed_with_the_actions_of_their_rules(invoke: Invoke, desk: ConfigDesk) -> None:
     desk.write("asyncagents.json", {"permission": {"bash": {"*": "ask", "git *": "allow"}}})
     rows = {row["name"]: row for row in msgspec.json.decode(invoke("tools", "--json").stdout)}
     assert rows["edit"]["action"] == "allow"
@@ -80,7 +82,7 @@ def test_tools_that_an_agent_does_not_see_are_listed_on_request(invoke: Invoke) 
     assert any(line.startswith("edit") and "deny, hidden" in line for line in everything.stdout.splitlines())
 
 
-def test_where_nothing_is_stored_nothing_waits(invoke: Invoke, desk: ConfigDesk) -> None:
+def test_without_a_data_directory_there_are_no_open_asks(invoke: Invoke, desk: ConfigDesk) -> None:
     here, everywhere, in_json = invoke("asks"), invoke("asks", "--all"), invoke("asks", "--json")
     assert here.exit_code == 0
     assert here.stdout == ""
@@ -92,7 +94,7 @@ def test_where_nothing_is_stored_nothing_waits(invoke: Invoke, desk: ConfigDesk)
 
 
 @pytest.mark.spec("A-03")
-def test_what_is_denied_on_the_command_line_comes_after_what_is_allowed() -> None:
+def test_deny_rules_of_the_command_line_follow_the_allow_rules() -> None:
     rules = session_rules(["bash:git *", "write"], ["edit:~/x", "bash:git push *"], "/home/ada")
     assert rules == (
         Rule(permission="bash", pattern="git *", action="allow"),
@@ -107,3 +109,12 @@ def test_a_rule_needs_a_permission(invoke: Invoke, word: str) -> None:
     refused = invoke("run", "Hi", "--allow", word)
     assert refused.exit_code == 2
     assert "--allow takes PERMISSION or PERMISSION:PATTERN" in refused.stderr
+
+
+@pytest.mark.spec("X-03", "X-06")
+def test_an_agent_with_a_backend_is_listed_with_its_command(invoke: Invoke, desk: ConfigDesk) -> None:
+    desk.write("asyncagents.json", {"agent": {"reviewer": {"backend": {"acp": ["opencode", "acp"]}}}})
+    assert "reviewer  subagent  acp: opencode acp" in invoke("agents").stdout
+    assert "\nbackend: acp: opencode acp\n" in invoke("agents", "reviewer").stdout
+    shown = msgspec.json.decode(invoke("agents", "reviewer", "--json").stdout)
+    assert shown["backend"] == {"command": ["opencode", "acp"]}

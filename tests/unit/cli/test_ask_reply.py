@@ -81,12 +81,12 @@ def waiting(ask: PermissionRequest, *titles: str) -> OpenCall:
         ("?", PermissionChoice("help")),
     ],
 )
-def test_a_letter_or_a_word_chooses(line: str, expected: PermissionChoice) -> None:
+def test_a_typed_letter_or_word_is_parsed_as_a_choice(line: str, expected: PermissionChoice) -> None:
     assert parse_choice(line, request()) == expected
 
 
 @pytest.mark.parametrize("line", ["", "yes but not that", "ya", "y n", "always, really"])
-def test_what_is_no_choice_approves_nothing(line: str) -> None:
+def test_a_line_that_is_no_choice_is_refused(line: str) -> None:
     with pytest.raises(InvalidInput, match="answer y, a, n, e, s or q"):
         parse_choice(line, request())
 
@@ -101,7 +101,7 @@ def test_what_is_no_choice_approves_nothing(line: str) -> None:
         request(permission="external_directory", always=("/a/rather/long/name/of/a/folder/*", "/b/*")),
     ],
 )
-def test_the_line_of_choices_fits_80_columns_and_what_always_allows_is_shown(
+def test_choices_of_an_ask_fit_80_columns_and_show_the_scope_of_always(
     asked: PermissionRequest,
 ) -> None:
     shown = [line.text for line in ask_lines(waiting(asked, "Ship it"))] + [choice_prompt(asked)]
@@ -137,12 +137,12 @@ def test_the_line_of_choices_fits_80_columns_and_what_always_allows_is_shown(
         ),
     ],
 )
-def test_what_always_covers_is_said_in_words(asked: PermissionRequest, words: str) -> None:
+def test_the_scope_of_always_is_described_in_words(asked: PermissionRequest, words: str) -> None:
     assert describe_always(asked) == words
 
 
 @pytest.mark.spec("Z-06")
-def test_a_command_that_starts_elsewhere_says_where() -> None:
+def test_an_ask_for_a_command_shows_its_working_directory() -> None:
     asked = request(permission="bash", command="make", workdir="/project/sub")
     assert [line.text for line in ask_lines(waiting(asked))][1:3] == ["  in /project/sub", "  $ make"]
 
@@ -152,7 +152,7 @@ def test_the_line_of_a_question_fits_80_columns(multiple: bool) -> None:
     assert len(question_prompt(question("a", "b", multiple=multiple))) <= 76
 
 
-def test_what_cannot_be_allowed_for_good_is_not_offered() -> None:
+def test_always_is_neither_offered_nor_accepted_without_a_pattern() -> None:
     assert "always" not in choice_prompt(request(always=()))
     assert "[a] always (all edits in this project)" in choice_prompt(request())
     with pytest.raises(InvalidInput, match="always is not offered here"):
@@ -172,7 +172,7 @@ def test_what_cannot_be_allowed_for_good_is_not_offered() -> None:
         (question(), "42", ("42",)),
     ],
 )
-def test_options_are_chosen_by_number_or_label_or_said_in_other_words(
+def test_a_question_is_answered_by_number_by_label_or_in_free_text(
     asked: Question, line: str, expected: tuple[str, ...]
 ) -> None:
     assert parse_options(asked, line) == expected
@@ -187,13 +187,15 @@ def test_options_are_chosen_by_number_or_label_or_said_in_other_words(
         (question("Red", custom=False), "green", "choose one of the options: Red"),
     ],
 )
-def test_an_answer_that_means_nothing_is_refused(asked: Question, line: str, error: str | None) -> None:
+def test_an_answer_that_is_empty_or_no_option_is_refused(
+    asked: Question, line: str, error: str | None
+) -> None:
     with pytest.raises(InvalidInput, match=error or "out of range: choose 1 to 1"):
         parse_options(asked, line)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"a": 1}'])
-def test_arguments_that_cannot_be_used_are_refused(text: str) -> None:
+def test_edited_arguments_that_are_invalid_or_unchanged_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"the arguments (are|must be)"):
         parse_input(text, {"a": 1})
 
@@ -219,7 +221,7 @@ QUESTIONS = Open(
         (QUESTIONS, ["reject"], {"message": "no"}, Reject("no")),
     ],
 )
-def test_the_arguments_of_answer_are_a_reply(
+def test_arguments_of_the_answer_command_are_parsed_as_a_reply(
     state: Open, words: list[str], more: dict[str, str], expected: Reply
 ) -> None:
     assert parse_reply(state, words, **{"message": "", "given": None, **more}) == expected  # type: ignore[arg-type]
@@ -235,7 +237,7 @@ def test_the_arguments_of_answer_are_a_reply(
         (QUESTIONS, ["2", "Ada"], {"message": "x"}, "--message goes with reject"),
     ],
 )
-def test_arguments_that_do_not_fit_what_is_asked_are_refused(
+def test_arguments_that_do_not_fit_the_ask_or_question_are_refused(
     state: Open, words: list[str], more: dict[str, str], error: str
 ) -> None:
     with pytest.raises(InvalidInput, match=error):
@@ -250,7 +252,7 @@ def test_an_option_that_is_called_reject_can_be_chosen() -> None:
     assert parse_reply(state, ["reject"], message="", given=None) == Answers((("reject",),))
 
 
-def test_an_ask_says_what_it_is_for_whom_and_why_it_is_unclear() -> None:
+def test_an_ask_shows_its_permission_sessions_command_and_reasons() -> None:
     ask = request(command="rm -rf $X\ntrue", reasons=["it holds a variable"])
     lines = [line.text for line in ask_lines(waiting(ask, "Ship it", "Notes"))]
     assert lines == [
@@ -266,17 +268,17 @@ def test_an_ask_says_what_it_is_for_whom_and_why_it_is_unclear() -> None:
     ]
 
 
-def test_an_ask_for_a_guarded_place_says_what_the_place_is() -> None:
+def test_an_ask_for_a_guarded_place_shows_why_it_is_guarded() -> None:
     lines = [line.text for line in ask_lines(waiting(request(guarded=["git obeys it"]), "Ship it"))]
     assert "  guarded: git obeys it" in lines
 
 
-def test_a_doom_loop_is_called_one() -> None:
+def test_an_ask_for_a_doom_loop_shows_that_the_call_repeats() -> None:
     lines = [line.text for line in ask_lines(waiting(request(permission="doom_loop"), "Ship it"))]
     assert any("repeats the same call" in line for line in lines)
 
 
-def test_of_a_long_ask_everything_can_be_shown() -> None:
+def test_a_long_ask_is_cut_and_can_be_shown_in_full() -> None:
     ask = request(command="\n".join(f"echo {n}" for n in range(100)))
     open_ask = waiting(ask, "Ship it")
     assert ask_lines(open_ask)[-1].text == "  … 40 more lines: s shows all"
@@ -294,5 +296,5 @@ def test_of_a_long_ask_everything_can_be_shown() -> None:
         (question("a", multiple=True), "numbers, with commas, or words of your own ("),
     ],
 )
-def test_a_question_says_how_it_may_be_answered(asked: Question, words: str) -> None:
+def test_the_line_of_a_question_shows_how_it_may_be_answered(asked: Question, words: str) -> None:
     assert question_prompt(asked).startswith(words)

@@ -29,7 +29,7 @@ def test_commands_are_listed_with_where_they_come_from(invoke: Invoke, desk: Con
 
 
 @pytest.mark.spec("S-08")
-def test_what_cannot_be_used_is_named_with_what_is_wrong(invoke: Invoke, desk: ConfigDesk) -> None:
+def test_an_unusable_command_is_named_with_the_reason(invoke: Invoke, desk: ConfigDesk) -> None:
     distrust_project(desk.environment, desk.project)
     desk.write("asyncagents.json", CONFIG)
     folder = desk.project / ".asyncagents" / "commands"

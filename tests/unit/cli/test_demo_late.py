@@ -66,7 +66,7 @@ def test_a_second_result_that_is_taken_ends_the_demo() -> None:
             check_submissions(DemoScreen(), wrong)
 
 
-def test_a_session_that_goes_on_twice_or_never_or_with_something_else_ends_the_demo() -> None:
+def test_the_demo_ends_unless_the_session_resumes_once_with_the_result() -> None:
     said = report_text("v2 is live")
     check_resumed(DemoScreen(), seen(DONE, SHIP, "", said), DONE, ONCE)
     for steps, runs in (

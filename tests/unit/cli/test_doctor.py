@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from click.testing import Result
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.doctor.system import check_system, has_openat2
 from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.testing.acp_agent import AgentScript
 from tests.support.environment import ConfigDesk
 
 Invoke = Callable[..., Result]
@@ -48,7 +50,7 @@ def examine(invoke: Invoke, *words: str) -> tuple[int, Checks]:
     return ended.exit_code, {check["name"]: check for check in found["checks"]}
 
 
-def test_a_good_directory_is_well(invoke: Invoke, data: Path) -> None:
+def test_doctor_passes_an_intact_data_directory(invoke: Invoke, data: Path) -> None:
     code, checks = examine(invoke)
     assert code == 0
     assert checks["database"]["level"] == "ok"
@@ -75,7 +77,7 @@ def test_a_damaged_page_is_found(invoke: Invoke, data: Path) -> None:
     assert checks["database"]["level"] == "fail"
 
 
-def test_a_newer_database_wants_a_newer_program_and_so_do_all_commands(invoke: Invoke, data: Path) -> None:
+def test_doctor_and_sessions_refuse_a_newer_database_with_a_hint(invoke: Invoke, data: Path) -> None:
     with database(data) as connection:
         connection.execute("UPDATE schema SET version = 99, min_reader = 99")
     code, checks = examine(invoke)
@@ -88,7 +90,7 @@ def test_a_newer_database_wants_a_newer_program_and_so_do_all_commands(invoke: I
     assert "hint: `pip install --upgrade asyncagents`" in listed.stderr
 
 
-def test_a_database_that_somebody_keeps_locked_is_said(
+def test_doctor_warns_of_a_locked_database(
     invoke: Invoke, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncagents.store.sqlite.inspect.PATIENCE_SECONDS", 0.01)
@@ -100,7 +102,7 @@ def test_a_database_that_somebody_keeps_locked_is_said(
     assert "has it locked" in checks["database"]["text"]
 
 
-def test_a_data_directory_that_cannot_be_one_is_broken(
+def test_doctor_fails_a_data_directory_at_or_below_a_file(
     invoke: Invoke, desk: ConfigDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = desk.write("a-file", "x")
@@ -112,7 +114,7 @@ def test_a_data_directory_that_cannot_be_one_is_broken(
         assert ("database" in checks) is False
 
 
-def test_what_others_may_read_is_said(invoke: Invoke, data: Path) -> None:
+def test_doctor_hints_at_chmod_for_data_that_other_users_may_read(invoke: Invoke, data: Path) -> None:
     os.chmod(data / "asyncagents.db", 0o644)
     os.chmod(data, 0o755)
     code, checks = examine(invoke)
@@ -121,7 +123,7 @@ def test_what_others_may_read_is_said(invoke: Invoke, data: Path) -> None:
     assert checks["data directory"]["hint"] == f"`chmod 700 {data}`"
 
 
-def test_the_living_and_the_dead_are_counted_and_left_as_they_are(invoke: Invoke, data: Path) -> None:
+def test_doctor_counts_live_and_dead_processes_and_keeps_their_locks(invoke: Invoke, data: Path) -> None:
     with database(data) as connection:
         connection.execute("UPDATE session SET state = 'running', owner = 'dead'")
     for name in ("dead", "alive"):
@@ -138,7 +140,7 @@ def test_the_living_and_the_dead_are_counted_and_left_as_they_are(invoke: Invoke
     assert sorted(path.stem for path in (data / "owners").glob("*.lock")) == ["alive", "dead"]
 
 
-def test_a_model_that_cannot_be_used_is_broken_and_a_broken_config_too(
+def test_doctor_fails_an_unusable_model_and_a_broken_config(
     invoke: Invoke, desk: ConfigDesk, data: Path
 ) -> None:
     desk.write("asyncagents.json", {"model": "anthropic/claude-sonnet-4-5", "modle": 1})
@@ -154,7 +156,7 @@ def test_a_model_that_cannot_be_used_is_broken_and_a_broken_config_too(
     assert others["database"]["level"] == "ok"
 
 
-def test_keys_are_named_by_where_they_came_from(
+def test_doctor_names_the_origin_of_a_key_and_not_its_value(
     invoke: Invoke, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
@@ -164,7 +166,7 @@ def test_keys_are_named_by_where_they_came_from(
     assert "gsk-secret" not in ended.output
 
 
-def test_the_system_is_described_whatever_it_has() -> None:
+def test_system_checks_only_pass_or_warn() -> None:
     assert all(check.level in {"ok", "warn"} for check in check_system())
     assert has_openat2() in {True, False}
 
@@ -182,7 +184,7 @@ def test_agents_and_skills_that_cannot_be_used_are_named(invoke: Invoke, desk: C
     assert told["ok", "agents"] == "build, explore, general, plan; build is the default"
 
 
-def test_a_default_agent_that_cannot_be_one_is_broken(invoke: Invoke, desk: ConfigDesk) -> None:
+def test_doctor_fails_an_unknown_default_agent(invoke: Invoke, desk: ConfigDesk) -> None:
     desk.write("asyncagents.json", {"default_agent": "nobody"})
     code, checks = examine(invoke)
     assert code == 1
@@ -190,7 +192,7 @@ def test_a_default_agent_that_cannot_be_one_is_broken(invoke: Invoke, desk: Conf
     assert "default_agent is 'nobody'" in checks["agents"]["text"]
 
 
-def test_programs_that_are_missing_are_said_with_what_follows(
+def test_doctor_names_missing_programs_and_the_consequence(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -205,3 +207,21 @@ def test_programs_that_are_missing_are_said_with_what_follows(
     assert "ripgrep" in without["rg"]["hint"]
     assert with_them["git"]["text"] == str(tmp_path / "git")
     assert with_them["rg"]["text"] == str(tmp_path / "rg")
+
+
+@pytest.mark.spec("X-03")
+def test_backends_are_started_and_asked_what_they_can_do(
+    invoke: Invoke, desk: ConfigDesk, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.json"
+    script.write_bytes(msgspec.json.encode(AgentScript(loads=False)))
+    command = [sys.executable, "-m", "asyncagents.testing.acp_agent", str(script), str(tmp_path / "memory")]
+    backends = {"good": command, "mute": ["/bin/true"], "gone": ["/nowhere/agent"]}
+    agents = {name: {"backend": {"acp": words}} for name, words in backends.items()}
+    desk.write("asyncagents.json", {"agent": agents, "pass_environment": ["PYTHONPATH"]})
+    code, checks = examine(invoke)
+    assert code == 1
+    assert checks["agent good"]["level"] == "ok"
+    assert checks["agent good"]["text"].endswith("version 1.0, resumes sessions")
+    assert checks["agent mute"]["level"] == checks["agent gone"]["level"] == "fail"
+    assert "exit code 0" in checks["agent mute"]["text"]

@@ -56,7 +56,7 @@ def test_the_steps_of_a_turn_are_those_since_its_prompt(now: int) -> None:
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("now", NOW)
-def test_what_was_answered_before_a_terminal_prompted_last_is_not_shown_as_new(now: int) -> None:
+def test_an_answer_before_the_last_terminal_prompt_is_not_shown_as_new(now: int) -> None:
     said = talk(now)[:3]
     tracker = TextTracker(SESSION, said[-1])
     fresh = answer(now + 3 * SECOND)

@@ -13,7 +13,7 @@ from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 TITLE = "\x1b]0;owned\x07"
 
 
-def test_a_complaint_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_and_its_hint_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     CliError(f"it said {TITLE}no\nand more", hint=f"try\x9b2J {TITLE}again").show()
     assert capsys.readouterr().err == "error: it said ]0;ownedno\nand more\nhint: try2J ]0;ownedagain\n"
 

@@ -30,10 +30,15 @@ from asyncagents.errors import (
         (StoreError("the database could not be written: database or disk is full"), 1, "free some space"),
         (StoreError("database is locked"), 1, "another program has locked"),
         (StoreError("file is not a database"), 1, "doctor"),
+        (StoreError("the database is out of reach: it did not answer in time"), 1, "ASYNCAGENTS_STORE"),
         (SchemaMismatch("needs schema 9. Upgrade asyncagents."), 1, "pip install --upgrade"),
         (ToolError("x"), 1, ""),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "free some space"),
-        (OSError(errno.EROFS, "Read-only file system"), 1, "must be writable"),
+        (OSError(errno.EROFS, "Read-only file system"), 1, "make the data directory writable"),
+        (StoreError("the data directory /d cannot be written: Permission denied"), 1, "--data-dir"),
+        (StoreError("the data directory /d cannot be written: No space left on device"), 1, "free some"),
+        (StoreError("the database /d/x.db could not be opened: Permission denied"), 1, "writable"),
+        (StoreError("the database refused the connection: permission denied for schema x"), 1, ""),
         (OSError(errno.EACCES, "Permission denied", "/data"), 1, ""),
         (ValueError("oops"), 1, "ASYNCAGENTS_DEBUG=1"),
     ],
@@ -68,7 +73,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], Result]:
     return end
 
 
-def test_the_error_of_a_group_of_tasks_is_the_one_that_happened_in_it(
+def test_an_exception_group_is_shown_as_its_first_error(
     ending: Callable[[Exception], Result],
 ) -> None:
     inner = ExceptionGroup("tasks", [CliError("it broke", hint="mend it", code=3)])
@@ -78,7 +83,7 @@ def test_the_error_of_a_group_of_tasks_is_the_one_that_happened_in_it(
     assert ended.stderr == "error: it broke\nhint: mend it\n"
 
 
-def test_a_bug_is_said_to_be_one_and_shows_where_only_when_asked(
+def test_an_unexpected_error_is_called_a_bug_with_a_traceback_on_request(
     ending: Callable[[Exception], Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet = ending(KeyError("nobody"))
@@ -92,7 +97,9 @@ def test_a_bug_is_said_to_be_one_and_shows_where_only_when_asked(
 
 
 @pytest.mark.parametrize(("error", "code"), [(click.Abort(), 130), (BrokenPipeError(), 141)])
-def test_who_leaves_hears_nothing(ending: Callable[[Exception], Result], error: Exception, code: int) -> None:
+def test_a_click_abort_or_broken_pipe_exits_without_output(
+    ending: Callable[[Exception], Result], error: Exception, code: int
+) -> None:
     ended = ending(error)
     assert ended.exit_code == code
     assert ended.output == ""

@@ -23,13 +23,13 @@ def test_text_and_pictures_go_with_their_content(tmp_path: Path) -> None:
     assert picture.mime == "image/png"
 
 
-def test_what_no_model_reads_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_image_or_pdf_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"\xff\0\xfe")
     with pytest.raises(CliError, match="neither text nor an image nor a PDF"):
         read_attachments([tmp_path / "a.bin"])
 
 
-def test_what_no_request_could_carry_is_refused(tmp_path: Path) -> None:
+def test_files_over_the_total_limit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a" * (MOST_BYTES - 1))
     (tmp_path / "b").write_bytes(b"bb")
     assert len(read_attachments([tmp_path / "a"])) == 1

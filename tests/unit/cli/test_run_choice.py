@@ -63,7 +63,7 @@ def chosen_by(config: Config, arguments: RunArguments, before: Session | None) -
         ({}, session(agent="plan", model=None), ("plan", "b")),
     ],
 )
-def test_who_answers(
+def test_agent_and_model_come_from_the_arguments_the_session_or_the_config(
     desk: ConfigDesk, asked: dict[str, str], before: Session | None, expected: tuple[str, str]
 ) -> None:
     choice = chosen_by(config(desk), RunArguments(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_who_answers(
     assert (choice.agent, choice.model.model_id) == expected
 
 
-def test_the_config_names_the_agent_if_nobody_else_does(desk: ConfigDesk) -> None:
+def test_the_default_agent_of_the_config_is_used_without_another_choice(desk: ConfigDesk) -> None:
     arguments = RunArguments(prompt="Hi", directory=desk.project)
     assert chosen_by(config(desk, default_agent="plan"), arguments, None).agent == "plan"
 
@@ -79,13 +79,12 @@ def test_the_config_names_the_agent_if_nobody_else_does(desk: ConfigDesk) -> Non
 @pytest.mark.parametrize(
     ("asked", "before", "said"),
     [
-        ({"agent": "sub"}, None, "'sub' is a subagent"),
         ({"agent": "off"}, None, "there is no agent 'off'"),
         ({}, session(model="gone"), "provider local has no model 'gone'"),
         ({}, session(agent="long gone"), "this session's agent 'long gone' is gone"),
     ],
 )
-def test_who_cannot_answer(
+def test_an_agent_or_model_that_cannot_be_used_is_refused(
     desk: ConfigDesk, asked: dict[str, str], before: Session | None, said: str
 ) -> None:
     arguments = RunArguments(prompt="Hi", directory=desk.project, **asked)  # type: ignore[arg-type]
@@ -93,6 +92,11 @@ def test_who_cannot_answer(
         chosen_by(config(desk), arguments, before)
     assert caught.value.exit_code == 2
     assert ("another" in caught.value.hint) == (before is not None)
+
+
+def test_a_subagent_may_be_prompted(desk: ConfigDesk) -> None:
+    arguments = RunArguments(prompt="Hi", directory=desk.project, agent="sub")
+    assert chosen_by(config(desk), arguments, None).agent == "sub"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +108,6 @@ def test_a_model_without_its_provider_is_suggested_in_full(desk: ConfigDesk, giv
         parse_model(given, config(desk))
 
 
-def test_a_model_that_no_provider_is_known_for_is_refused_as_before(desk: ConfigDesk) -> None:
+def test_a_model_of_no_known_provider_is_refused(desk: ConfigDesk) -> None:
     with pytest.raises(InvalidInput, match="write it as"):
         parse_model("zzz", config(desk))

@@ -44,7 +44,7 @@ NO_KEY = "there is no API key for anthropic: set ANTHROPIC_API_KEY"
         (("--directory", "missing", "Hi"), "'missing' does not exist"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
+def test_an_invalid_run_command_prints_an_error_and_stores_no_session(
     invoke: Invoke, desk: ConfigDesk, words: tuple[str, ...], said: str
 ) -> None:
     desk.write("asyncagents.json", LOCAL)
@@ -58,7 +58,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
     assert listed.stdout == "[]\n"
 
 
-def test_a_broken_config_and_a_data_directory_that_is_a_file_are_said(
+def test_a_broken_config_and_a_data_directory_that_is_a_file_are_refused(
     invoke: Invoke, desk: ConfigDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = desk.write("a-file", "x")
@@ -74,7 +74,7 @@ def test_a_broken_config_and_a_data_directory_that_is_a_file_are_said(
     assert "is not valid JSON at line 1" in broken.stderr
 
 
-def test_without_any_key_or_model_it_says_what_to_set(invoke: Invoke) -> None:
+def test_a_run_without_any_key_or_model_names_a_key_to_set(invoke: Invoke) -> None:
     ended = invoke("run", "Hi")
     assert ended.exit_code == 2
     assert "there is no model to ask: set a key such as ANTHROPIC_API_KEY" in ended.stderr

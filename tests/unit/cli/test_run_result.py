@@ -23,6 +23,7 @@ from asyncagents.domain.conversation.failure import (
     UnknownFailure,
     aborted_error,
     api_error,
+    context_overflow_error,
     output_length_error,
     unknown_error,
 )
@@ -45,7 +46,7 @@ WAIT = wait_of(describe_open_call(call(open_state("async", note="asked Ada"))))
         (aborted_error(), (WAIT,), "cancelled", 5),
     ],
 )
-def test_the_answer_decides_and_then_what_waits(
+def test_status_and_exit_code_follow_the_error_and_then_the_open_calls(
     error: Failure | None, waits: tuple[OpenWait, ...], ending: RunStatus, code: int
 ) -> None:
     said = replace(step("msg_2", done=True), error=error, tokens=SPENT, cost=0.5, finish="stop")
@@ -58,12 +59,12 @@ def test_the_answer_decides_and_then_what_waits(
     assert result.tokens.cache.write == 10
 
 
-def test_no_answer_is_a_failure_unless_something_waits() -> None:
+def test_a_run_without_an_answer_has_failed_unless_a_call_is_open() -> None:
     assert build_result(SESSION, None, (), ()).status == "failed"
     assert build_result(SESSION, None, (), (WAIT,)).status == "waiting"
 
 
-def test_programs_get_every_field() -> None:
+def test_the_json_of_a_result_has_every_field() -> None:
     result = json.loads(as_json(RunResult(session=SESSION, tokens=Tokens.zero(), status="accepted")))
     assert set(result) == {
         "session", "message", "text", "finish", "error", "tokens", "cost", "status", "waits", "summaries"
@@ -79,7 +80,7 @@ def test_programs_get_every_field() -> None:
         ("wait", None, "deploy waits for its time (asked Ada)"),
     ],
 )
-def test_what_waits_says_for_what(kind: str, ask: str | None, what: str) -> None:
+def test_a_wait_has_its_call_its_ask_and_a_description(kind: str, ask: str | None, what: str) -> None:
     row = call(open_state(kind, note="asked Ada"), ask_id=ask)  # type: ignore[arg-type]
     wait = wait_of(describe_open_call(row))
     assert wait.call == "tool_1"
@@ -112,7 +113,7 @@ def test_a_failure_is_a_sentence(failure: Failure | None, said: str) -> None:
         ("accepted", "accepted: no process runs it until"),
     ],
 )
-def test_the_last_words_name_the_way_back(
+def test_the_closing_line_names_the_command_to_continue(
     capsys: pytest.CaptureFixture[str], ending: RunStatus, said: str
 ) -> None:
     print_closing(Screen(), RunResult(session=SESSION, tokens=Tokens.zero(), status=ending, waits=(WAIT,)))
@@ -122,7 +123,25 @@ def test_the_last_words_name_the_way_back(
     assert "asyncagents run --session ses_1" in told.err
 
 
-def test_a_good_end_says_nothing_unless_the_answer_was_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("failure", "hint"),
+    [
+        (unknown_error("x"), "`asyncagents run --session ses_1 PROMPT` continues it"),
+        (context_overflow_error("x"), "--model PROVIDER/MODEL PROMPT` continues it with a model that has a"),
+        (api_error("x", is_retryable=False, status_code=404), "`asyncagents models` lists models; "),
+        (api_error("x", is_retryable=False, status_code=400), "the session is stored; "),
+    ],
+)
+def test_where_the_same_model_would_fail_again_the_hint_names_the_option_for_another(
+    capsys: pytest.CaptureFixture[str], failure: Failure, hint: str
+) -> None:
+    print_closing(Screen(), RunResult(session=SESSION, tokens=Tokens.zero(), status="failed", error=failure))
+    assert hint in capsys.readouterr().err.splitlines()[1]
+
+
+def test_a_done_run_prints_nothing_unless_its_answer_is_incomplete(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     done = RunResult(session=SESSION, tokens=Tokens.zero(), status="done", finish="stop")
     print_closing(Screen(), done)
     assert capsys.readouterr().err == ""

@@ -41,7 +41,7 @@ def test_each_state_of_a_call_is_shown_once(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == "bash: make\nbash: make -> exit 0\n  one\n  two\n"
 
 
-def test_what_was_over_before_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_that_ended_before_the_run_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     shown = tools()
     part = bash(ENDED).part
     assert isinstance(part, ToolPart)
@@ -59,7 +59,7 @@ def test_a_call_that_was_open_before_is_shown_when_it_ends(capsys: pytest.Captur
     assert "bash: make -> exit 0" in capsys.readouterr().err
 
 
-def test_calls_of_children_are_marked_and_those_of_strangers_left_out(
+def test_calls_of_children_are_marked_and_other_sessions_are_left_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = tools()
@@ -70,7 +70,7 @@ def test_calls_of_children_are_marked_and_those_of_strangers_left_out(
     assert capsys.readouterr().err == "[explore] bash: make\n"
 
 
-def test_live_output_is_only_for_those_who_watch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_live_output_is_not_shown_outside_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     live = ToolRunning(input={"command": "make"}, time=TIME, metadata={"output": "one\n"})
     shown = tools()
     shown.show_event(bash(live))
@@ -97,7 +97,7 @@ def test_todos_are_shown_when_they_change(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "todos, 0 of 1 done:\n  [ ] read\n"
 
 
-def test_a_command_that_a_person_was_asked_for_is_not_shown_again_when_it_starts(
+def test_a_command_shown_in_an_ask_is_not_shown_again_when_it_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = ToolView(Screen(), SESSION, [session(SESSION, "Ship it")], asked=True)
@@ -115,7 +115,7 @@ def test_a_command_that_a_person_was_asked_for_is_not_shown_again_when_it_starts
     assert capsys.readouterr().err == "bash: make -> exit 0\n  one\n  two\n"
 
 
-def test_a_command_that_nobody_is_asked_for_is_shown_after_a_moment(
+def test_a_command_without_an_ask_is_held_back_and_then_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = ToolView(Screen(), SESSION, [session(SESSION, "Ship it")], asked=True)

@@ -34,11 +34,11 @@ NOW = 1_800_000_000_000
         ("Grüße 🌍", "Grüße 🌍"),
     ],
 )
-def test_what_steers_a_terminal_is_left_out(text: str, expected: str) -> None:
+def test_control_and_bidi_characters_are_removed(text: str, expected: str) -> None:
     assert plain(text) == expected
 
 
-def test_a_line_is_one_line_and_not_too_long() -> None:
+def test_a_text_becomes_one_line_of_limited_length() -> None:
     assert one_line(" a\n\tb \x1b c ") == "a b c"
     assert one_line("abcdef", 4) == "abc…"
     assert one_line("abcd", 4) == "abcd"
@@ -56,7 +56,7 @@ def test_a_line_is_one_line_and_not_too_long() -> None:
         (DAY * 40, "2026-12-06"),
     ],
 )
-def test_how_long_ago(before: int, expected: str) -> None:
+def test_a_past_time_is_shown_as_an_age_or_a_date(before: int, expected: str) -> None:
     assert ago(NOW - before, NOW) == expected
 
 
@@ -69,7 +69,9 @@ def test_numbers_are_short() -> None:
     assert token_text(None) == "0"
 
 
-def test_streams_that_are_no_terminal_are_not_mixed_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_answer_and_notes_keep_to_their_streams_outside_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     screen = Screen()
     screen.write_reasoning("let me")
     screen.write_reasoning(" see")
@@ -89,7 +91,7 @@ def test_a_table_is_as_wide_as_its_widest_cells(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "a    long title  x\nbbb  t           y\n"
 
 
-def test_what_the_library_logs_is_a_line_and_what_the_store_says_is_said_elsewhere(
+def test_a_logged_warning_is_one_line_and_store_errors_are_left_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log = logging.getLogger("tests.cli.notes")
@@ -109,7 +111,7 @@ def test_what_the_library_logs_is_a_line_and_what_the_store_says_is_said_elsewhe
     ]
 
 
-def test_a_line_that_comes_while_a_person_types_has_a_line_of_its_own(
+def test_a_note_that_arrives_while_a_person_types_has_its_own_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     screen = Screen()
@@ -123,7 +125,7 @@ def test_a_line_that_comes_while_a_person_types_has_a_line_of_its_own(
     assert capsys.readouterr().err == "yes? > \nsomething happened\nyes? > "
 
 
-def test_what_is_written_while_the_screen_is_lent_comes_after(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_during_a_suspension_is_written_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     with screen.suspend_output():
         screen.note("a note")
@@ -136,7 +138,7 @@ def test_what_is_written_while_the_screen_is_lent_comes_after(capsys: pytest.Cap
     assert after.err == "a note\n"
 
 
-def test_an_error_that_cannot_say_what_it_is_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_whose_str_raises_is_shown_by_its_class_name(capsys: pytest.CaptureFixture[str]) -> None:
     class Silent(Exception):
         def __str__(self) -> str:
             raise SystemExit
@@ -147,7 +149,7 @@ def test_an_error_that_cannot_say_what_it_is_is_named(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "warning: it failed: Silent\n"
 
 
-def test_a_warning_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repeated_warning_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     screen.warn("odd")
     screen.warn("odd")

@@ -1,6 +1,7 @@
 """What a server says about itself on stderr."""
 
 import logging
+from datetime import datetime
 
 import pytest
 
@@ -8,7 +9,7 @@ from asyncagents.cli.serve.serve import StderrLogHandler
 from asyncagents.errors import StoreError
 
 
-def test_a_server_logs_what_the_store_complains_of_and_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_logs_store_errors_each_time(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("tests.cli.serve_log")
     log.propagate, log.handlers = False, [StderrLogHandler()]
     log.info("too quiet")
@@ -22,7 +23,7 @@ def test_a_server_logs_what_the_store_complains_of_and_each_time(capsys: pytest.
     ]
 
 
-def test_a_bug_is_logged_with_the_place_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_error_is_logged_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("tests.cli.serve_log.bug")
     log.propagate, log.handlers = False, [StderrLogHandler()]
     try:
@@ -32,3 +33,12 @@ def test_a_bug_is_logged_with_the_place_where_it_is(capsys: pytest.CaptureFixtur
     told = capsys.readouterr().err
     assert told.startswith("error: a request failed: KeyError: 'gone'\nTraceback (most recent call last):\n")
     assert "test_serve_log.py" in told
+
+
+def test_a_log_with_times_begins_each_record_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("tests.cli.serve_log.timed")
+    log.propagate, log.handlers = False, [StderrLogHandler(timed=True)]
+    log.warning("the disk is slow")
+    time, _, rest = capsys.readouterr().err.partition(" ")
+    assert datetime.fromisoformat(time).tzinfo is not None
+    assert rest == "warning: the disk is slow\n"

@@ -54,7 +54,7 @@ def root(*below: TaskNode) -> TaskNode:
     return TaskNode(session=session(SESSION, "Ship it", agent="build"), why=why, below=below)
 
 
-def test_of_what_has_ended_the_newest_are_shown_and_what_works_always() -> None:
+def test_the_tree_shows_all_running_tasks_and_the_newest_ended_ones() -> None:
     nodes = [node(task(0)), *(node(task(number, ended=True)) for number in range(1, 9))]
     lines = draw_forest([root(*nodes)], TreeStyle())
     assert [line.text.split("  ")[0] for line in lines] == [
@@ -64,7 +64,7 @@ def test_of_what_has_ended_the_newest_are_shown_and_what_works_always() -> None:
     assert len(draw_forest([root(*nodes)], TreeStyle(everything=True))) == 10
 
 
-def test_what_has_ended_stays_in_sight_while_a_task_of_its_own_works() -> None:
+def test_an_ended_task_stays_in_the_tree_while_a_child_task_runs() -> None:
     busy = node(task(1, ended=True), node(task(2)))
     others = [node(task(number, ended=True)) for number in range(3, 10)]
     lines = draw_forest([root(busy, *others)], TreeStyle())
@@ -72,7 +72,7 @@ def test_what_has_ended_stays_in_sight_while_a_task_of_its_own_works() -> None:
     assert [line.faint for line in found] == [False, False]
 
 
-def test_a_narrow_place_gets_fewer_columns_and_shorter_ids() -> None:
+def test_a_tree_fits_its_width_and_keeps_the_session_ids() -> None:
     nodes = [root(node(task(1)), node(task(2, ended=True)))]
     for width in (60, 80, 100):
         lines = [line.text for line in draw_forest(nodes, TreeStyle(), width)]
@@ -81,7 +81,7 @@ def test_a_narrow_place_gets_fewer_columns_and_shorter_ids() -> None:
     assert all("general" in line.text for line in draw_forest(nodes, TreeStyle())[1:])
 
 
-def test_a_state_says_what_makes_it_clearer() -> None:
+def test_a_row_of_a_task_shows_details_of_its_state() -> None:
     progress = TaskProgress(
         started_at=BEGAN,
         tool_calls=2,
@@ -108,7 +108,7 @@ def test_a_state_says_what_makes_it_clearer() -> None:
         assert words in text
 
 
-def test_a_change_is_told_once() -> None:
+def test_a_state_change_is_printed_once() -> None:
     told: list[str] = []
     changes = StateChanges(told.append)
     for now in (task(1), task(1), task(1, ended=True), task(1, ended=True)):
@@ -118,7 +118,7 @@ def test_a_change_is_told_once() -> None:
     ]  # fmt: skip
 
 
-def test_no_name_steers_a_terminal() -> None:
+def test_escape_sequences_in_names_are_removed() -> None:
     told: list[str] = []
     steering = "\x1b]0;mine\x07\x1b[2J"
     named = replace(task(1), agent=f"general{steering}", description=f"Read{steering}")
@@ -130,7 +130,7 @@ def test_no_name_steers_a_terminal() -> None:
     assert [line for line in told if "\x1b" in line or "\x07" in line] == []
 
 
-def test_a_task_is_told_of_when_it_begins_and_when_it_ends() -> None:
+def test_a_task_is_printed_when_it_begins_and_when_it_ends() -> None:
     lines = TaskLines()
     again = replace(task(1), status="resumed", resume_count=1)
     failed = replace(task(1, ended=True), status="error", resume_count=1, error="APIError: Nope.")
@@ -145,14 +145,14 @@ def test_a_task_is_told_of_when_it_begins_and_when_it_ends() -> None:
     ]
 
 
-def test_a_task_that_was_there_before_is_told_of_only_when_it_ends() -> None:
+def test_a_task_known_before_is_printed_only_when_it_ends() -> None:
     lines = TaskLines()
     lines.mark_known([task(1), task(2, ended=True)])
     heard = [task(1), task(2, ended=True), task(1, ended=True)]
     assert [line.text.split()[1] for each in heard for line in lines.lines_for(each)] == ['"Read']
 
 
-def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
+def test_steps_after_a_notice_belong_to_the_prompt_before_it() -> None:
     end = TaskEnd(
         id=SessionId("ses_2"), run=0, description="A", agent="general", batch="b", status="completed", ms=1
     )
@@ -174,7 +174,7 @@ def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
     assert steps == ["msg_2", "msg_4"]
 
 
-def test_a_person_who_quotes_a_notice_is_still_a_person() -> None:
+def test_a_prompt_that_quotes_a_notice_counts_as_written_by_a_person() -> None:
     end = TaskEnd(id=SessionId("s"), run=0, description="A", agent="g", batch="b", status="completed", ms=1)
     hidden = build_notice([end], {"b": BatchCount(1, 1)}, 0, NoticeFormat()).hidden
     assert is_by_person(entry(user_message("msg_1"), text("msg_1", hidden)))
@@ -190,14 +190,14 @@ def test_a_sync_task_is_marked_in_the_tree_and_as_it_changes() -> None:
     assert ["(sync)" in line for line in lines] == [False, True, False]
 
 
-def test_one_that_is_left_out_has_ended_and_several_have() -> None:
+def test_the_line_for_hidden_tasks_is_in_singular_or_plural() -> None:
     for count, words in ((6, "… 1 more has ended"), (7, "… 2 more have ended")):
         ended = [node(task(number, ended=True)) for number in range(count)]
         assert words in "\n".join(line.text for line in draw_forest([root(*ended)], TreeStyle()))
 
 
 @pytest.mark.spec("Z-05")
-def test_a_row_is_of_the_latest_run() -> None:
+def test_a_row_shows_the_figures_of_the_latest_run() -> None:
     progress = TaskProgress(
         started_at="2026-11-16T10:01:00.000Z",
         tool_calls=1,

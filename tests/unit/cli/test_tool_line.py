@@ -80,7 +80,7 @@ def test_an_edit_is_counted_and_its_diff_shown() -> None:
     assert "  +++ new" in shown
 
 
-def test_a_write_that_changes_nothing_says_so() -> None:
+def test_a_write_without_changes_is_shown_as_nothing_to_change() -> None:
     assert completed("write", {"filePath": "a.py"}, diff="") == ["write a.py, nothing to change"]
 
 
@@ -88,7 +88,7 @@ def test_a_write_that_changes_nothing_says_so() -> None:
     st.lists(st.sampled_from(["a", "b", "-- c", "++ d", "@@ e", ""]), max_size=12),
     st.lists(st.sampled_from(["a", "b", "-- c", "++ d", "@@ e", ""]), max_size=12),
 )
-def test_what_comes_and_goes_is_counted_as_it_is(old: list[str], new: list[str]) -> None:
+def test_added_and_removed_lines_of_a_diff_are_counted_correctly(old: list[str], new: list[str]) -> None:
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
     added, removed = (int(count[1:]) for count in diff_counts(unified_diff("f", before, after)).split())
     assert added - removed == len(new) - len(old)
@@ -96,7 +96,7 @@ def test_what_comes_and_goes_is_counted_as_it_is(old: list[str], new: list[str])
     assert 0 <= removed <= len(old)
 
 
-def test_a_long_diff_says_how_much_is_left_out() -> None:
+def test_a_long_diff_shows_the_number_of_lines_left_out() -> None:
     diff = unified_diff("a", "", "".join(f"{n}\n" for n in range(100)))
     lines = diff_lines(diff, 10)
     assert len(lines) == 10
@@ -114,11 +114,11 @@ def test_a_command_ends_with_its_exit_code_and_its_last_lines() -> None:
     assert shown[-1] == "  line 8"
 
 
-def test_a_command_that_took_too_long_says_so() -> None:
+def test_a_command_that_timed_out_is_shown_as_timed_out() -> None:
     assert completed("bash", {"command": "x"}, output="", exit=137, timedOut=True) == ["bash: x -> timed out"]
 
 
-def test_of_a_progress_bar_the_last_state_is_shown() -> None:
+def test_a_progress_bar_is_shown_in_its_last_state() -> None:
     assert tail_lines("10%\r50%\r100%\r\ndone\n") == [ScreenLine("  100%"), ScreenLine("  done")]
 
 
@@ -130,11 +130,11 @@ def test_of_a_progress_bar_the_last_state_is_shown() -> None:
         ("read", {}, "read a"),
     ],
 )
-def test_what_was_found_is_counted(tool: str, metadata: dict[str, Any], expected: str) -> None:
+def test_a_read_is_shown_with_its_number_of_lines(tool: str, metadata: dict[str, Any], expected: str) -> None:
     assert completed(tool, {"filePath": "a"}, **metadata) == [expected]
 
 
-def test_each_state_has_its_words() -> None:
+def test_a_call_is_shown_according_to_its_state() -> None:
     running = part("deploy", ToolRunning(input={}, time=TIME))
     failed = part("edit", ToolFailed(input={"filePath": "a"}, error="no\nmatch", time=TIME))
     waits = part("deploy", ToolWaiting(input={}, pending_id=CallId("call_1"), time=TIME))
@@ -150,7 +150,7 @@ def test_each_state_has_its_words() -> None:
 
 
 @given(st.text("ab\n", max_size=60), st.integers(1, 20), st.data())
-def test_an_output_of_which_only_the_end_is_told_is_never_shown_twice(
+def test_live_output_of_which_only_the_end_arrives_is_shown_once(
     whole: str, window: int, data: st.DataObject
 ) -> None:
     """Distinct characters tell every place, so that nothing looks like a repetition."""
@@ -164,7 +164,7 @@ def test_an_output_of_which_only_the_end_is_told_is_never_shown_twice(
     assert shown == text
 
 
-def test_the_whole_output_shows_only_what_was_not_heard() -> None:
+def test_new_output_is_the_text_after_the_output_shown_before() -> None:
     assert new_output("llo wor", "hello world") == "ld"
     assert new_output("", "hello") == "hello"
     assert new_output("gone", "hello") == "hello"

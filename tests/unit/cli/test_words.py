@@ -105,7 +105,7 @@ def test_an_answer_that_another_process_is_writing_is_shown_from_its_beginning()
     assert shown([*begun, update_event(text("msg_2", "Once upon"))], UNDER_WAY, live=True) == "Once upon"
 
 
-def test_what_was_said_before_is_not_shown_again() -> None:
+def test_an_answer_completed_before_is_not_shown_again() -> None:
     last = entry(step("msg_2", done=True), text("msg_2", "Old"))
     assert shown([update_event(last.info), *map(update_event, last.parts)], last) == ""
     assert shown([update_event(last.info), *map(update_event, last.parts)], last, live=True) == ""
@@ -123,7 +123,7 @@ def test_any_mixture_of_deltas_and_parts_shows_the_whole_text_once(
     assert shown([*events, update_event(text("msg_2", whole))]) == whole
 
 
-def test_a_summary_is_an_answer_only_to_whoever_asked_for_it() -> None:
+def test_a_summary_is_shown_only_if_the_own_prompt_requested_it() -> None:
     summary = replace(step("msg_2"), summary=True, parent_id=MessageId("msg_1"))
     events = [update_event(summary), update_event(text("msg_2", "Goal: ship it.")), delta("!", 14)]
     for asked_id, expected in ((None, ""), (MessageId("msg_9"), ""), (MessageId("msg_1"), "Goal: ship it.!")):
@@ -131,7 +131,7 @@ def test_a_summary_is_an_answer_only_to_whoever_asked_for_it() -> None:
         assert "".join(fresh.words for event in events for fresh in tracker.new_text(event)) == expected
 
 
-def test_a_summary_that_was_under_way_before_is_no_answer_either() -> None:
+def test_a_summary_begun_before_is_not_shown_as_an_answer() -> None:
     summary = replace(step("msg_2"), summary=True)
     last = entry(summary, text("msg_2", "Goal:"))
     assert shown([update_event(text("msg_2", "Goal: ship"))], last, live=True) == ""

@@ -33,7 +33,7 @@ def body(message: str) -> bytes:
         ResultRefused("deploy does not take this"),
     ],
 )
-async def test_an_error_of_the_runtime_crosses_the_wire(error: RequestError) -> None:
+async def test_an_error_of_the_runtime_keeps_its_type_and_text_over_http(error: RequestError) -> None:
     async def fails() -> Response:
         raise error
 
@@ -64,7 +64,9 @@ async def test_an_error_of_the_runtime_crosses_the_wire(error: RequestError) -> 
     ],
 )
 @pytest.mark.parametrize("said", [body("so it is"), b"<html>so</html>", b"", b"\xff", b"[]", b'{"data": 1}'])
-def test_every_status_is_an_error_of_ours(status: int, kind: type[AsyncAgentsError], said: bytes) -> None:
+def test_every_error_status_becomes_an_asyncagents_error(
+    status: int, kind: type[AsyncAgentsError], said: bytes
+) -> None:
     raised = error_from_response(status, said)
 
     assert type(raised) is kind
@@ -72,7 +74,7 @@ def test_every_status_is_an_error_of_ours(status: int, kind: type[AsyncAgentsErr
     assert (str(raised) == "so it is") == (said == body("so it is"))
 
 
-def test_what_is_missing_is_named_if_the_server_names_it() -> None:
+def test_a_not_found_error_has_kind_and_id_if_the_response_names_them() -> None:
     named = error_from_response(404, body("no task with id 'ses_x'"))
     unnamed = error_from_response(404, body("unknown route"))
 

@@ -105,7 +105,7 @@ def test_the_nearest_file_of_a_name_wins(desk: ConfigDesk) -> None:
     assert agents(desk, directory=desk.project / "inner").agents == {}
 
 
-def test_the_name_is_the_path_unless_the_head_says_otherwise(desk: ConfigDesk) -> None:
+def test_the_name_of_an_agent_is_its_path_unless_the_head_sets_one(desk: ConfigDesk) -> None:
     desk.write(".opencode/agent/team/one.md", described("x"))
     desk.write(".opencode/agent/two.md", "---\nname: deux\n---\n")
     assert set(agents(desk).agents) == {"team/one", "deux"}
@@ -125,7 +125,9 @@ def test_the_name_is_the_path_unless_the_head_says_otherwise(desk: ConfigDesk) -
         ("---\na: 1\n---\n" + "x" * (256 * 1024), "shorten it"),
     ],
 )
-def test_a_broken_file_is_told_and_the_others_count(desk: ConfigDesk, text: str, reason: str) -> None:
+def test_a_broken_agent_file_is_reported_and_the_others_are_loaded(
+    desk: ConfigDesk, text: str, reason: str
+) -> None:
     path = desk.write(".asyncagents/agents/bad.md", text)
     desk.write(".asyncagents/agents/good.md", described("good"))
     found = agents(desk)
@@ -195,7 +197,7 @@ def test_the_users_own_files_count_in_their_home_too(desk: ConfigDesk) -> None:
     assert found.warnings == ()
 
 
-def test_a_folder_with_too_many_files_is_cut_with_a_word(desk: ConfigDesk) -> None:
+def test_files_beyond_the_limit_of_a_folder_are_left_out_with_a_warning(desk: ConfigDesk) -> None:
     for number in range(502):
         desk.write(f".asyncagents/agents/a{number:03}.md", described("x"))
     found = agents(desk)
@@ -250,7 +252,9 @@ def test_instructions_come_from_the_user_then_from_the_root_inwards(desk: Config
     "pattern",
     ["/etc/hostname", "../other.md", "~/.ssh/id", "https://x.test/a.md", "", "a**", "b\0", "none/*.md"],
 )
-def test_a_pattern_that_leaves_the_project_or_names_nothing_is_told(desk: ConfigDesk, pattern: str) -> None:
+def test_a_pattern_that_leaves_the_project_or_finds_no_file_is_warned_of(
+    desk: ConfigDesk, pattern: str
+) -> None:
     desk.write("../other.md", "secret")
     desk.write("~/.ssh/id", "secret")
     found = instructions(desk, pattern)

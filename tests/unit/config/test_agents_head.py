@@ -25,7 +25,7 @@ def test_head_and_body_are_parted() -> None:
     assert parse_front_matter("---\n---") == FrontMatter({}, "")
 
 
-def test_a_text_without_a_head_has_none() -> None:
+def test_a_text_that_does_not_begin_with_dashes_has_no_head() -> None:
     assert parse_front_matter("# Title\n---\na: 1\n---\n") is None
     assert parse_front_matter("") is None
 
@@ -61,7 +61,7 @@ def test_a_text_without_a_head_has_none() -> None:
         ("/path/to:thing", "/path/to:thing"),
     ],
 )
-def test_a_value_on_the_line_of_its_key(text: str, value: object) -> None:
+def test_a_value_on_the_line_of_its_key_is_read_with_its_type(text: str, value: object) -> None:
     read = head(f"key: {text}".rstrip())["key"]
     assert read == value
     assert type(read) is type(value)
@@ -91,7 +91,7 @@ def test_maps_stand_in_maps_by_their_indentation() -> None:
         ),
     ],
 )
-def test_yaml_is_read_without_its_surprises(text: str, value: object) -> None:
+def test_nested_yaml_is_read_and_words_like_yes_or_dates_stay_text(text: str, value: object) -> None:
     assert head(text) == value
 
 
@@ -174,13 +174,13 @@ def test_a_folded_block_joins_its_lines() -> None:
         ("\n".join(" " * n + "a:" for n in range(9)), "is nested more than 6 deep"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, error: str) -> None:
+def test_an_invalid_head_is_refused_with_its_line(text: str, error: str) -> None:
     with pytest.raises(ConfigError) as caught:
         head(text)
     assert error in str(caught.value)
 
 
-def test_the_parser_in_python_reads_and_refuses_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_yaml_loader_gives_the_results_of_the_c_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [
         "a: b: c",
         'a: "\\ud83d\\ude80"',
@@ -221,6 +221,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         st.text(min_size=1, max_size=80), st.text() | st.integers(-(10**17), 10**17) | st.booleans()
     )
 )
-def test_what_is_quoted_comes_back_as_it_was(data: dict[str, Any]) -> None:
+def test_keys_and_values_quoted_as_json_round_trip(data: dict[str, Any]) -> None:
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()]
     assert head("\n".join(lines)) == data

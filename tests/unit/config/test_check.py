@@ -122,11 +122,21 @@ def test_every_key_of_opencode_is_known() -> None:
             {"permission": {"bash": ["ask"]}},
             'f: permission.bash must be "allow", "ask", "deny" or an object, not a list',
         ),
+        (
+            {"delegation": {"seconds": "5m"}},
+            "f: delegation.seconds must be a number above 0, up to 31,536,000 or null, not a string",
+        ),
         ({"plugin": [["p"]]}, "f: plugin.0 must be a string or a list of a name and an object, not a list"),
     ],
 )
-def test_a_wrong_type_names_the_key_what_is_expected_and_what_was_found(data: Any, error: str) -> None:
+def test_a_wrong_type_names_the_key_the_expected_and_the_found_type(data: Any, error: str) -> None:
     assert refusal_of(data) == error
+
+
+@pytest.mark.parametrize("seconds", [600, 0.5, None])
+def test_the_time_of_a_task_is_a_number_or_null(desk: ConfigDesk, seconds: float | None) -> None:
+    desk.write("asyncagents.json", {"delegation": {"seconds": seconds}})
+    assert desk.load().config.delegation.seconds == seconds
 
 
 def test_an_error_of_a_file_names_the_file(desk: ConfigDesk) -> None:
@@ -161,7 +171,7 @@ def test_a_value_that_was_filled_in_is_not_quoted(desk: ConfigDesk) -> None:
         ({"qqq": 1}, "f: the key qqq is unknown and is ignored: remove it or correct its name"),
     ],
 )
-def test_an_unknown_key_is_warned_of_with_what_was_meant(data: dict[str, Any], warning: str) -> None:
+def test_an_unknown_key_is_warned_of_with_a_suggestion(data: dict[str, Any], warning: str) -> None:
     assert warnings_of(data) == [warning]
 
 
@@ -174,11 +184,11 @@ def test_an_unknown_key_is_warned_of_with_what_was_meant(data: dict[str, Any], w
         {"theme": "dark", "keybinds": {"leader": "ctrl+x"}, "tui": {}, "lsp": False, "share": 7},
     ],
 )
-def test_what_is_open_or_means_nothing_here_takes_anything_without_a_word(data: dict[str, Any]) -> None:
+def test_open_and_unused_keys_take_any_value_without_a_warning(data: dict[str, Any]) -> None:
     assert warnings_of(data) == []
 
 
-def test_a_key_of_ours_in_opencodes_file_is_taken_and_warned_of(desk: ConfigDesk) -> None:
+def test_an_asyncagents_key_in_opencodes_file_is_taken_and_warned_of(desk: ConfigDesk) -> None:
     file = desk.write("opencode.json", {"provider": {"openai": {"concurrency": 3}}})
     loaded = desk.load()
     assert loaded.config.provider["openai"].concurrency == 3
@@ -194,7 +204,7 @@ def test_keys_that_count_for_nothing_are_not_among_the_settings(desk: ConfigDesk
     assert desk.load().origins.keys() == {"data_dir", "default_agent", "compaction.auto", "compaction.prune"}
 
 
-def test_a_suggestion_does_not_mind_case_and_is_not_far_fetched() -> None:
+def test_a_suggestion_ignores_case_and_needs_a_similar_name() -> None:
     assert suggestion("BASEURL", ["baseURL", "apiKey"]) == "baseURL"
     assert suggestion("zebra", ["baseURL", "apiKey"]) is None
 

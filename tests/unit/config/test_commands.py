@@ -107,7 +107,7 @@ def test_a_command_in_a_folder_is_called_with_a_slash_or_a_colon(desk: ConfigDes
 
 
 @pytest.mark.parametrize("hint", ["[number] [title]", "<file>", "@file", '"[a]"', "[open", "a: b # c", ""])
-def test_what_only_claude_code_knows_counts_for_nothing(desk: ConfigDesk, hint: str) -> None:
+def test_keys_that_only_claude_code_uses_are_ignored_with_a_warning(desk: ConfigDesk, hint: str) -> None:
     path = desk.write(
         ".claude/commands/x.md",
         f"---\nargument-hint: {hint}\nallowed-tools: Bash(git add:*), Read\nmodel: sonnet\n"
@@ -124,7 +124,7 @@ def test_what_only_claude_code_knows_counts_for_nothing(desk: ConfigDesk, hint: 
     )
 
 
-def test_an_unknown_key_is_told_and_the_template_is_the_text(desk: ConfigDesk) -> None:
+def test_an_unknown_key_is_warned_of_and_the_body_is_the_template(desk: ConfigDesk) -> None:
     path = desk.write(".opencode/command/x.md", "---\ntemplate: No\nagnet: plan\n---\nYes")
     found = commands(desk)
     assert found.commands["x"].config == CommandConfig(template="Yes")
@@ -148,7 +148,7 @@ def test_an_unknown_key_is_told_and_the_template_is_the_text(desk: ConfigDesk) -
         ("-x", "x", "cannot be typed"),
     ],
 )
-def test_a_broken_file_is_told_and_the_others_count(
+def test_a_broken_command_file_is_reported_and_the_others_are_loaded(
     desk: ConfigDesk, name: str, text: str, reason: str
 ) -> None:
     path = desk.write(f".asyncagents/commands/{name}.md", text)

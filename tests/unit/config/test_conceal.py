@@ -45,13 +45,13 @@ def look(concealed: str) -> tuple[list[str], bytes | None]:
     return said, read
 
 
-def test_what_is_concealed_cannot_be_read_and_is_used_as_before() -> None:
+def test_a_concealed_environment_is_usable_inside_and_unreadable_outside() -> None:
     said, read = look("yes")
     assert said == ["hush hush JST hush True", "0"]
     assert read is None if os.geteuid() else read is not None and set(read) == {0}
 
 
-def test_what_is_not_concealed_is_there_for_all_to_read() -> None:
+def test_an_environment_that_is_not_concealed_is_readable_outside() -> None:
     """Else the test above could not fail."""
     said, read = look("no")
     assert said == ["hush hush JST hush True", "1"]

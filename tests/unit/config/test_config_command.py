@@ -47,7 +47,7 @@ def test_json_has_the_whole_value_and_its_origin(run: Run, desk: ConfigDesk) -> 
     assert rows["provider.groq.options.apiKey"] == {"value": "***", "origin": "$GROQ_API_KEY"}
 
 
-def test_warnings_go_to_the_other_stream(run: Run, desk: ConfigDesk) -> None:
+def test_warnings_go_to_stderr(run: Run, desk: ConfigDesk) -> None:
     desk.write("opencode.json", {"modle": 1})
     result = run("--json")
     assert json.loads(result.stdout)

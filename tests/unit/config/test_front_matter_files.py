@@ -156,7 +156,7 @@ def test_an_agent_of_claude_code_is_read(desk: ConfigDesk) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
-def test_commands_of_both_are_read_with_any_line_end_and_a_mark_at_the_start(
+def test_commands_are_read_with_any_line_end_and_a_byte_order_mark(
     desk: ConfigDesk, start: str, end: str
 ) -> None:
     path = desk.write(".claude/commands/commit.md", "")

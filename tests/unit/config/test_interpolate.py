@@ -41,7 +41,7 @@ def test_a_model_of_a_variable_that_is_not_set_is_no_model(desk: ConfigDesk) -> 
     assert len(loaded.warnings) == 1
 
 
-def test_what_was_filled_in_is_not_looked_at_again(desk: ConfigDesk) -> None:
+def test_a_filled_in_value_is_not_interpolated_again(desk: ConfigDesk) -> None:
     desk.variables = {"SLY": "{env:OTHER}{file:/etc/passwd}", "OTHER": "x"}
     assert agent_prompt(desk, "{env:SLY}") == "{env:OTHER}{file:/etc/passwd}"
 
@@ -65,7 +65,7 @@ def test_a_file_may_be_at_home_or_anywhere_or_named_by_a_variable(desk: ConfigDe
     assert agent_prompt(desk, "{file:{env:HOME}/secret/key}") == "k-1"
 
 
-def test_a_text_in_a_variable_starts_at_the_project(desk: ConfigDesk) -> None:
+def test_a_path_in_a_config_variable_is_relative_to_the_project(desk: ConfigDesk) -> None:
     desk.write("a.md", "here")
     desk.variables = {"OPENCODE_CONFIG_CONTENT": '{"agent": {"a": {"prompt": "{file:a.md}"}}}'}
     assert desk.load().config.agent["a"].prompt == "here"
@@ -109,9 +109,7 @@ def test_a_config_file_that_is_a_pipe_is_an_error(desk: ConfigDesk) -> None:
         {"mcp": {"s": {"type": "local", "command": ["x"], "oauth": {"clientSecret": "{env:NOPE}"}}}},
     ],
 )
-def test_below_a_key_that_means_nothing_nothing_is_filled_in(
-    desk: ConfigDesk, data: dict[str, object]
-) -> None:
+def test_values_of_ignored_keys_are_not_filled_in(desk: ConfigDesk, data: dict[str, object]) -> None:
     desk.write("asyncagents.json", data)
     loaded = desk.load()
     assert loaded.config.variables == ()

@@ -22,7 +22,7 @@ values = st.recursive(
 
 
 @given(values)
-def test_every_json_text_means_what_it_always_meant(value: object) -> None:
+def test_every_json_text_is_parsed_to_its_value(value: object) -> None:
     assert parse(json.dumps(value), "f") == value
     assert parse(json.dumps(value, ensure_ascii=False, indent=2), "f") == value
 
@@ -66,9 +66,7 @@ def test_a_file_with_nothing_in_it_is_an_empty_object(text: str) -> None:
         ('{"a": 1', 1, 8, "close what is open"),
     ],
 )
-def test_an_error_names_the_line_the_column_and_what_to_do(
-    text: str, line: int, column: int, hint: str
-) -> None:
+def test_an_error_names_the_line_the_column_and_a_hint(text: str, line: int, column: int, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, "opencode.json")
     assert str(caught.value).startswith(f"opencode.json is not valid JSON at line {line}, column {column}: ")
@@ -89,19 +87,19 @@ def test_numbers_that_json_cannot_carry_are_refused(number: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a": "', '{"a": "x\\\n', '["', '{} // "'])
-def test_a_string_that_is_never_closed_is_read_once_however_many_quotes_are_in_it(text: str) -> None:
+def test_a_string_that_is_never_closed_is_refused_in_linear_time(text: str) -> None:
     """Were each quote tried as a beginning, this would take hours."""
     with pytest.raises(ConfigError, match=r"close|remove|write"):
         parse(text + '\\"' * 500_000 + '\n"' * 2, "f")
 
 
-def test_half_of_a_character_is_refused() -> None:
+def test_an_unpaired_surrogate_is_refused() -> None:
     with pytest.raises(ConfigError, match="contains an unpaired surrogate"):
         parse('{"a": "\\ud83d"}', "f")
     assert parse('{"a": "\\ud83d\\ude00"}', "f") == {"a": "😀"}
 
 
-def test_brackets_nest_only_so_deep() -> None:
+def test_brackets_beyond_the_maximum_depth_are_refused() -> None:
     assert parse("[" * MAX_DEPTH + "]" * MAX_DEPTH, "f")
     with pytest.raises(ConfigError, match=f"column {MAX_DEPTH + 1}: nest no deeper"):
         parse("[" * 100_000, "f")

@@ -64,7 +64,7 @@ def test_a_mode_is_a_primary_agent(desk: ConfigDesk) -> None:
     assert agent.model is not None
 
 
-def test_keys_of_an_agent_that_nobody_knows_are_its_options(desk: ConfigDesk) -> None:
+def test_unknown_keys_of_an_agent_become_its_options(desk: ConfigDesk) -> None:
     desk.write(
         "opencode.json",
         {"agent": {"a": {"reasoningEffort": "high", "n": 1, "color": "#ffffff", "options": {"n": 2}}}},

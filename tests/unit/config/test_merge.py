@@ -15,7 +15,7 @@ objects = st.recursive(
 
 
 @given(objects, objects)
-def test_a_value_of_the_upper_file_is_there_and_of_the_lower_one_what_is_not_covered(
+def test_a_merge_keeps_every_upper_value_and_takes_the_rest_from_below(
     under: dict[str, object], over: dict[str, object]
 ) -> None:
     low = build_tree(under, lambda _, value: ConfigLeaf(value, "low"))
@@ -27,7 +27,7 @@ def test_a_value_of_the_upper_file_is_there_and_of_the_lower_one_what_is_not_cov
 
 
 @given(objects)
-def test_a_tree_is_its_object(value: dict[str, object]) -> None:
+def test_a_tree_converts_back_to_its_object(value: dict[str, object]) -> None:
     assert plain_values(build_tree(value, lambda _, below: ConfigLeaf(below, "f"))) == value
 
 

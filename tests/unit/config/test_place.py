@@ -96,7 +96,7 @@ def test_the_config_folder_follows_xdg_unless_it_is_relative(desk: ConfigDesk) -
     assert user(desk) is None
 
 
-def test_the_places_say_which_of_them_were_found(desk: ConfigDesk) -> None:
+def test_each_config_location_shows_whether_it_was_found(desk: ConfigDesk) -> None:
     file = desk.write("opencode.jsonc", "{ broken")
     found = [location for location in config_locations(desk.environment, desk.project) if location.found]
     assert [location.label for location in found] == [str(file)]
@@ -122,7 +122,7 @@ def test_a_file_that_is_no_text_is_an_error(desk: ConfigDesk) -> None:
         desk.load()
 
 
-def test_a_byte_order_mark_is_no_matter(desk: ConfigDesk) -> None:
+def test_a_byte_order_mark_is_ignored(desk: ConfigDesk) -> None:
     (desk.project / "opencode.json").write_bytes(b'\xef\xbb\xbf{"default_agent": "plan"}')
     assert user(desk) == "plan"
 
@@ -139,7 +139,7 @@ def test_a_byte_order_mark_is_no_matter(desk: ConfigDesk) -> None:
         ("linux", {"ASYNCAGENTS_DATA_DIR": ""}, "~/.local/share/asyncagents", "default"),
     ],
 )
-def test_the_data_folder_is_the_variables_or_the_platforms(
+def test_the_data_folder_comes_from_a_variable_or_the_platform(
     tmp_path: Path, *, platform: str, variables: dict[str, str], folder: str, origin: str
 ) -> None:
     desk = ConfigDesk(tmp_path, platform=platform)

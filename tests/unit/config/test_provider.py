@@ -17,7 +17,7 @@ def test_known_providers_are_there_without_any_file(desk: ConfigDesk) -> None:
     assert config.provider["anthropic"].npm == "@ai-sdk/anthropic"
 
 
-def test_every_known_provider_has_a_wire_a_way_to_reach_it_and_a_key_if_it_is_far_away() -> None:
+def test_every_known_provider_has_a_wire_an_endpoint_and_a_key_if_remote() -> None:
     for provider in builtin_providers().values():
         assert provider.npm.startswith("@ai-sdk/")
         assert provider.base_url or provider.npm != "@ai-sdk/openai-compatible"
@@ -43,7 +43,7 @@ def test_the_first_variable_that_is_set_counts(desk: ConfigDesk) -> None:
     assert desk.load().config.provider["google"].api_key == Secret("first")
 
 
-def test_without_a_key_it_is_said_where_one_was_looked_for(desk: ConfigDesk) -> None:
+def test_a_missing_key_names_the_variables_that_were_searched(desk: ConfigDesk) -> None:
     keys = desk.load().keys
     assert keys["openai"] == ProviderKey(found=False, required=True, variables=("OPENAI_API_KEY",))
     assert keys["ollama"] == ProviderKey(found=False, required=False, variables=())
@@ -84,7 +84,7 @@ def test_blanks_around_a_key_are_no_part_of_it(desk: ConfigDesk) -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "sk 1", "sk-é", "sk-\x00"])
-def test_a_key_that_would_break_a_request_is_refused_and_not_told(desk: ConfigDesk, key: str) -> None:
+def test_a_key_with_an_invalid_character_is_refused_and_not_shown(desk: ConfigDesk, key: str) -> None:
     file = desk.write("opencode.json", {"provider": {"openai": {"options": {"apiKey": key}}}})
     with pytest.raises(ConfigError) as caught:
         desk.load()
@@ -94,7 +94,7 @@ def test_a_key_that_would_break_a_request_is_refused_and_not_told(desk: ConfigDe
 
 
 @pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "abc def", "sk-é", "sk-\x00"])
-def test_an_odd_key_in_the_environment_is_warned_of_and_stops_nobody(desk: ConfigDesk, key: str) -> None:
+def test_an_invalid_key_in_the_environment_is_ignored_with_a_warning(desk: ConfigDesk, key: str) -> None:
     desk.variables = {"GROQ_API_KEY": key, "ANTHROPIC_API_KEY": "sk-ant"}
     loaded = desk.load()
     assert loaded.config.provider["groq"].api_key is None

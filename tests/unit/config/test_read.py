@@ -17,7 +17,7 @@ def refusal_of(desk: ConfigDesk, data: dict[str, Any]) -> str:
     return str(caught.value).removeprefix(f"{file}: ")
 
 
-def test_nothing_at_all_is_a_configuration(desk: ConfigDesk) -> None:
+def test_a_configuration_without_files_has_the_defaults(desk: ConfigDesk) -> None:
     loaded = desk.load()
     assert loaded.config.model is None
     assert loaded.config.compaction == CompactionConfig(auto=True, prune=True)
@@ -58,7 +58,7 @@ def test_a_model_is_a_provider_and_all_that_follows_the_first_slash(desk: Config
         ),
     ],
 )
-def test_a_model_without_a_provider_is_refused_with_what_was_meant(
+def test_a_model_without_a_provider_is_refused_with_a_suggestion(
     desk: ConfigDesk, data: dict[str, Any], error: str
 ) -> None:
     assert refusal_of(desk, data) == error
@@ -156,7 +156,9 @@ def test_mcp_servers_are_local_or_remote(desk: ConfigDesk) -> None:
         ({"type": "remote", "url": "r.example"}, "mcp.s.url must begin with http:// or https://"),
     ],
 )
-def test_half_an_mcp_server_is_refused(desk: ConfigDesk, server: dict[str, Any], error: str) -> None:
+def test_an_incomplete_or_invalid_mcp_server_is_refused(
+    desk: ConfigDesk, server: dict[str, Any], error: str
+) -> None:
     assert refusal_of(desk, {"mcp": {"s": server}}) == error
 
 

@@ -44,7 +44,7 @@ def sandbox_of(desk: ConfigDesk, name: str = "build", *, trusted: bool = True) -
         ({"write": ["~", "/x/../y/"]}, None, Sandbox(write=("HOME", "/y"))),
     ],
 )
-def test_an_agent_says_what_it_wants_and_the_rest_is_as_for_all(
+def test_sandbox_settings_of_an_agent_override_the_common_ones(
     desk: ConfigDesk, usual: Any, own: Any, found: Sandbox | None
 ) -> None:
     agent = {} if own is None else {"agent": {"build": {"sandbox": own}}}
@@ -64,7 +64,9 @@ def test_an_agent_says_what_it_wants_and_the_rest_is_as_for_all(
         ("sandbox:\n  write: [~/.cache]", CACHE),
     ],
 )
-def test_the_head_of_a_file_says_the_same(desk: ConfigDesk, head: str, found: Sandbox | None) -> None:
+def test_the_head_of_an_agent_file_sets_its_sandbox(
+    desk: ConfigDesk, head: str, found: Sandbox | None
+) -> None:
     desk.write(".asyncagents/agents/x.md", f"---\ndescription: X.\n{head}\n---\nGo.\n")
     assert sandbox_of(desk, "x") == found
 
@@ -87,14 +89,14 @@ def test_a_project_that_is_not_trusted_neither_widens_nor_opens_a_sandbox(tmp_pa
         ({"network": "no"}, "sandbox.network must be true or false"),
     ],
 )
-def test_what_no_sandbox_can_be_made_of_is_an_error(desk: ConfigDesk, sandbox: Any, error: str) -> None:
+def test_an_invalid_sandbox_setting_is_an_error(desk: ConfigDesk, sandbox: Any, error: str) -> None:
     desk.write("asyncagents.json", {"sandbox": sandbox})
     with pytest.raises(ConfigError) as caught:
         desk.load()
     assert error in str(caught.value)
 
 
-def test_files_that_hold_keys_are_known_and_those_of_the_project_are_its_own(desk: ConfigDesk) -> None:
+def test_an_included_file_is_secret_only_if_a_key_is_read_from_it(desk: ConfigDesk) -> None:
     key = desk.write("~/keys/work", "sk-1")
     prompt = desk.write("prompts/x.md", "Go.")
     provider = {"x": {"options": {"baseURL": "http://x", "apiKey": "{file:~/keys/work}"}}}

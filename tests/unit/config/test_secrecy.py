@@ -73,7 +73,7 @@ def test_the_options_of_a_plugin_are_not_shown_if_there_is_a_key_among_them(desk
     assert [setting.value for setting in loaded.settings if setting.key == "plugin"] == ["***"]
 
 
-def test_what_is_no_secret_is_shown(desk: ConfigDesk) -> None:
+def test_values_that_are_no_secrets_are_shown(desk: ConfigDesk) -> None:
     desk.variables = {"PLACE": "http://x"}
     desk.write("p.md", "Be kind.")
     desk.write(
@@ -118,7 +118,7 @@ def test_what_is_no_secret_is_shown(desk: ConfigDesk) -> None:
         "GITHUB_PAT",
     ],
 )
-def test_a_name_gives_a_secret_away(name: str) -> None:
+def test_the_name_of_a_secret_is_recognised(name: str) -> None:
     assert is_secret_name(name)
 
 
@@ -126,11 +126,11 @@ def test_a_name_gives_a_secret_away(name: str) -> None:
     "name",
     ["max_tokens", "keybinds", "KEYBOARD", "TOKENIZERS_PARALLELISM", "monkey", "PATH", "SSH_AUTH_SOCK", ""],
 )
-def test_a_name_that_only_sounds_like_it_does_not(name: str) -> None:
+def test_a_name_that_only_resembles_that_of_a_secret_is_not_recognised(name: str) -> None:
     assert not is_secret_name(name)
 
 
-def test_a_child_gets_what_programs_need_and_nothing_else(desk: ConfigDesk) -> None:
+def test_a_child_process_gets_only_the_variables_that_programs_need(desk: ConfigDesk) -> None:
     needed = {
         "PATH": "/bin:/opt/python@3.11/bin",
         "HOME": "/h",
@@ -184,7 +184,7 @@ def test_a_variable_that_programs_need_is_left_out_if_it_holds_a_secret(
     assert child_environment(desk.environment, desk.load().config) == {"PATH": "/bin"}
 
 
-def test_a_child_gets_what_the_user_names(desk: ConfigDesk) -> None:
+def test_a_child_process_gets_the_variables_that_the_user_names(desk: ConfigDesk) -> None:
     desk.variables = {
         "DATABASE_URL": "postgres://u:p@h/d",
         "GITHUB_TOKEN": "t",
@@ -203,7 +203,7 @@ def test_a_child_gets_what_the_user_names(desk: ConfigDesk) -> None:
     assert set(passed) == {"DATABASE_URL", "GITHUB_TOKEN", "APP_MODE", "HF_TOKEN"}
 
 
-def test_a_key_in_use_is_never_passed_on_whatever_the_user_names(desk: ConfigDesk) -> None:
+def test_a_key_in_use_is_withheld_even_if_the_user_names_it(desk: ConfigDesk) -> None:
     names = {name for known in builtin_providers().values() for name in known.env}
     ours = {"ASYNCAGENTS_STORE": "s", "ASYNCAGENTS_TOKEN": "t", "OPENCODE_CONFIG_CONTENT": "{}"}
     desk.variables = {**dict.fromkeys(names, "k"), **ours, "COPY": f"user:{KEY}", "NAMED": "short"}
@@ -220,7 +220,7 @@ def test_a_short_key_does_not_empty_the_childs_environment(desk: ConfigDesk) -> 
     assert child_environment(desk.environment, desk.load().config) == {"TERM": "xterm"}
 
 
-def test_a_project_that_is_not_trusted_names_no_variable(tmp_path: Path) -> None:
+def test_a_project_that_is_not_trusted_passes_on_no_variable(tmp_path: Path) -> None:
     desk = ConfigDesk(tmp_path, trusted=False)
     desk.variables = {"PATH": "/bin", "DATABASE_URL": "postgres://u:p@h/d"}
     desk.write("asyncagents.json", {"pass_environment": ["DATABASE_URL"]})
@@ -230,7 +230,7 @@ def test_a_project_that_is_not_trusted_names_no_variable(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["", "A=B", "A B", "${HOME}", "A\0"])
-def test_what_can_name_no_variable_is_an_error(desk: ConfigDesk, name: str) -> None:
+def test_an_invalid_name_in_pass_environment_is_an_error(desk: ConfigDesk, name: str) -> None:
     desk.write("asyncagents.json", {"pass_environment": [name]})
     with pytest.raises(ConfigError, match=r"pass_environment has .*which names no variable"):
         desk.load()

@@ -52,7 +52,9 @@ def verdict(tree: Branch, permission: str, call: str) -> str:
 
 
 @given(documents(["allow", "ask", "deny"]), documents(["ask", "deny"]))
-def test_no_rule_of_a_stranger_makes_anything_weaker(user: dict[str, Any], project: dict[str, Any]) -> None:
+def test_no_rule_of_an_untrusted_project_loosens_a_rule_of_the_user(
+    user: dict[str, Any], project: dict[str, Any]
+) -> None:
     before = after = tree_of(user)
     for path, rules in split_rules(tree_of(project))[1].items():
         after, _ = tighten_rules(after, path, rules)

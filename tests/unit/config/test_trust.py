@@ -67,7 +67,7 @@ def stranger(tmp_path: Path) -> ConfigDesk:
         ({"experimental": {"x": 1}}, "experimental.x"),
     ],
 )
-def test_what_could_do_harm_counts_for_nothing_and_is_warned_of_once(
+def test_harmful_settings_of_an_untrusted_project_are_ignored_with_a_warning(
     stranger: ConfigDesk, data: dict[str, Any], named: str
 ) -> None:
     (stranger.project / "out").symlink_to(stranger.home / ".ssh")
@@ -87,7 +87,7 @@ def test_what_could_do_harm_counts_for_nothing_and_is_warned_of_once(
         assert secret not in json.dumps([setting.value for setting in loaded.settings])
 
 
-def test_one_warning_speaks_for_all_files_and_stays_short(stranger: ConfigDesk) -> None:
+def test_one_short_warning_covers_all_untrusted_files(stranger: ConfigDesk) -> None:
     files = [
         stranger.write("opencode.json", {"provider": {f"p{number}": {} for number in range(50)}}),
         stranger.write(".asyncagents/asyncagents.json", {"plugin": ["p"], "mcp": {"x" * 5000: {}}}),
@@ -98,7 +98,7 @@ def test_one_warning_speaks_for_all_files_and_stays_short(stranger: ConfigDesk) 
     assert len(warning) < 1000
 
 
-def test_choices_that_harm_nobody_count_without_a_word(stranger: ConfigDesk) -> None:
+def test_harmless_settings_of_an_untrusted_project_count_without_a_warning(stranger: ConfigDesk) -> None:
     agent = {"description": "d", "model": "openai/b", "temperature": 0.5, "steps": 3, "color": "{file:gone}"}
     stranger.write(
         "opencode.json",
@@ -129,7 +129,7 @@ def test_choices_that_harm_nobody_count_without_a_word(stranger: ConfigDesk) -> 
     assert config.instructions == ("docs/*.md", "A.md")
 
 
-def test_a_path_that_climbs_is_not_inside_wherever_it_starts(stranger: ConfigDesk) -> None:
+def test_instructions_that_climb_to_a_parent_folder_are_left_out(stranger: ConfigDesk) -> None:
     """It is resolved from the directory in the end, not from the folder of the file."""
     stranger.write(".opencode/opencode.json", {"instructions": ["../A.md", "B.md"]})
     loaded = stranger.load()
@@ -143,7 +143,7 @@ def test_an_unknown_key_is_still_warned_of(stranger: ConfigDesk) -> None:
     assert 'did you mean "model"?' in warning
 
 
-def test_a_project_without_files_is_nothing_to_speak_of(stranger: ConfigDesk) -> None:
+def test_an_untrusted_project_without_files_has_no_warnings(stranger: ConfigDesk) -> None:
     assert stranger.load().warnings == ()
 
 
@@ -158,7 +158,7 @@ def test_a_project_without_files_is_nothing_to_speak_of(stranger: ConfigDesk) ->
         "ASYNCAGENTS_CONFIG_CONTENT",
     ],
 )
-def test_what_the_user_wrote_or_named_counts_in_full(stranger: ConfigDesk, place: str) -> None:
+def test_config_that_the_user_wrote_or_named_counts_in_full(stranger: ConfigDesk, place: str) -> None:
     text = json.dumps({"provider": {"x": {"api": "http://x"}}})
     if place.endswith("CONTENT"):
         stranger.variables[place] = text
@@ -172,7 +172,9 @@ def test_what_the_user_wrote_or_named_counts_in_full(stranger: ConfigDesk, place
 
 
 @pytest.mark.parametrize(("value", "trusted"), [("1", True), ("true", True), ("0", False), ("", False)])
-def test_a_variable_says_it_for_automation(stranger: ConfigDesk, value: str, *, trusted: bool) -> None:
+def test_the_trust_variable_decides_whether_a_project_is_trusted(
+    stranger: ConfigDesk, value: str, *, trusted: bool
+) -> None:
     stranger.write("opencode.json", {"provider": {"x": {"api": "http://x"}}})
     stranger.variables["ASYNCAGENTS_TRUST"] = value
     loaded = stranger.load()
@@ -180,7 +182,7 @@ def test_a_variable_says_it_for_automation(stranger: ConfigDesk, value: str, *, 
     assert ("x" in loaded.config.provider) == trusted
 
 
-def test_trust_covers_the_root_and_what_lies_below_but_not_what_lies_above_or_beside(
+def test_trust_covers_a_root_and_folders_below_but_not_above_or_beside(
     stranger: ConfigDesk,
 ) -> None:
     environment, parent = stranger.environment, stranger.project.parent
@@ -236,7 +238,9 @@ def test_trust_is_kept_in_one_private_file_and_can_be_taken_back(stranger: Confi
 
 
 @pytest.mark.parametrize("folder", ["~", "~/..", "/"])
-def test_nobody_trusts_all_of_their_home_by_accident(stranger: ConfigDesk, folder: str) -> None:
+def test_a_folder_that_contains_the_home_directory_cannot_be_trusted(
+    stranger: ConfigDesk, folder: str
+) -> None:
     environment = stranger.environment
     with pytest.raises(ConfigError, match="contains your home directory"):
         trust_project(environment, project_root(environment, environment.folder(folder)))

@@ -33,14 +33,14 @@ def test_hosts_are_names_and_addresses(desk: ConfigDesk) -> None:
         "hooks internal",
     ],
 )
-def test_what_is_no_host_is_refused_rather_than_never_matched(desk: ConfigDesk, host: str) -> None:
+def test_an_invalid_webhook_host_is_refused(desk: ConfigDesk, host: str) -> None:
     desk.write("opencode.json", {"async_tools": {"webhooks": {"enabled": True, "hosts": [host]}}})
     with pytest.raises(ConfigError, match=r"webhooks\.hosts"):
         desk.load()
 
 
 @pytest.mark.spec("P-12")
-def test_a_project_that_is_not_trusted_sends_nothing_anywhere(tmp_path: Path) -> None:
+def test_webhook_settings_of_an_untrusted_project_are_left_out(tmp_path: Path) -> None:
     data = {"async_tools": {"webhooks": {"enabled": True, "hosts": ["169.254.169.254"]}}}
     sifted = filter_untrusted(data, tmp_path, tmp_path)
     assert sifted.kept == {}

@@ -12,10 +12,8 @@ from asyncagents.domain.call.call import (
     Failed,
     Result,
     Settled,
-    parse_late_result,
-    pending_text,
-    result_text,
 )
+from asyncagents.domain.call.late_result import parse_late_result, pending_text, result_text
 from asyncagents.domain.conversation.codec import decode_part
 from asyncagents.domain.conversation.failure import aborted_error, api_error
 from asyncagents.domain.conversation.message import JsonFormat, MessageTime, UserMessage
@@ -61,7 +59,7 @@ from tests.support.domain.state import call
 
 
 @pytest.mark.spec("T-11")
-def test_what_came_before_the_forking_message_is_copied_and_nothing_else() -> None:
+def test_only_messages_before_the_forking_message_are_copied() -> None:
     history = History()
     history.user("Find the bug.")
     history.step("I look.", history.completed_call("line 1", path="a.py"), finish="tool-calls")
@@ -85,12 +83,12 @@ def test_a_message_that_is_not_there_is_an_error() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_a_history_without_a_message_gives_none() -> None:
+def test_a_fork_of_an_empty_history_is_empty() -> None:
     assert History().fork().entries == ()
 
 
 @pytest.mark.spec("T-11")
-def test_every_message_and_part_has_a_new_name_in_the_childs_session() -> None:
+def test_copied_messages_and_parts_have_new_ids_in_the_child_session() -> None:
     history = History()
     history.user("One", "Two")
     history.step("Yes", history.completed_call("x"), finish="tool-calls")
@@ -106,7 +104,7 @@ def test_every_message_and_part_has_a_new_name_in_the_childs_session() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_a_step_keeps_who_made_it_and_is_not_paid_again() -> None:
+def test_a_copied_step_keeps_its_agent_and_model_and_costs_nothing() -> None:
     history = History()
     history.user("Go")
     history.step(
@@ -124,7 +122,7 @@ def test_a_step_keeps_who_made_it_and_is_not_paid_again() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_what_a_prompt_wanted_of_the_parent_is_not_wanted_of_the_child() -> None:
+def test_a_copied_prompt_loses_its_format_system_prompt_and_tools() -> None:
     history = History()
     history.user("Go", format=JsonFormat(schema={}), system="Be brief.", tools={"bash": False}, agent="plan")
     (entry,) = history.fork().entries
@@ -136,7 +134,7 @@ def test_what_a_prompt_wanted_of_the_parent_is_not_wanted_of_the_child() -> None
 
 
 @pytest.mark.spec("T-11")
-def test_a_step_answers_the_copy_of_what_it_answered() -> None:
+def test_a_copied_step_answers_the_copy_of_its_prompt() -> None:
     history = History()
     history.user("First")
     history.step("One")
@@ -158,7 +156,7 @@ def test_a_step_whose_prompt_is_not_copied_answers_the_prompt_before_it() -> Non
 
 
 @pytest.mark.spec("T-11")
-def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> None:
+def test_a_copy_that_would_begin_with_a_step_gets_an_opening_message() -> None:
     history = History()
     history.user(history.text("for people", ignored=True))
     history.step("One", agent="plan")
@@ -183,7 +181,7 @@ def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> Non
         ("length", None, False, "length"),
     ],
 )
-def test_how_a_step_failed_stays_behind_and_what_it_said_does_not(
+def test_a_failed_step_is_copied_with_its_text_and_without_its_error(
     finish: str | None, error: Any, called: bool, copied: str
 ) -> None:
     history = History()
@@ -198,7 +196,7 @@ def test_how_a_step_failed_stays_behind_and_what_it_said_does_not(
 
 
 @pytest.mark.spec("T-11")
-def test_a_text_that_was_left_half_said_has_ended() -> None:
+def test_a_text_without_an_end_time_gets_one_in_the_copy() -> None:
     history = History()
     history.user("Go")
     history.step(history.text("Half a wo", time=PartTime(start=7)), history.text("Ha", time=TIME))
@@ -215,7 +213,7 @@ def test_a_step_that_failed_without_a_word_is_left_out() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_parts_that_belong_to_the_session_or_to_nobody_stay_behind() -> None:
+def test_unknown_parts_and_parts_tied_to_the_session_are_not_copied() -> None:
     history = History()
     history.user("Go", decode_part(b'{"type":"poem","id":"prt_1"}'), history.part(AgentPart, name="explore"))
     history.step(
@@ -236,7 +234,7 @@ def test_parts_that_belong_to_the_session_or_to_nobody_stay_behind() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_a_message_that_was_nothing_but_thought_is_left_out() -> None:
+def test_a_message_with_only_reasoning_is_left_out() -> None:
     history = History()
     history.user("Go")
     history.step(history.part(ReasoningPart, text="Hm", time=TIME))
@@ -244,7 +242,7 @@ def test_a_message_that_was_nothing_but_thought_is_left_out() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_a_step_that_no_model_made_counts_as_made_so_that_nobody_goes_on_with_it() -> None:
+def test_a_step_without_a_step_start_gets_one_in_the_copy() -> None:
     history = History()
     history.user(history.part(SubtaskPart, prompt="Look", description="look", agent="explore"))
     history.step(history.completed_call("found", "task"), finish="tool-calls")
@@ -268,7 +266,7 @@ def test_files_of_a_prompt_are_copied() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_files_of_a_result_are_not_copied_and_the_copy_says_so() -> None:
+def test_files_of_a_result_are_replaced_by_a_note_in_the_copy() -> None:
     history = History()
     history.user("Go")
     file = history.part(FilePart, mime="image/png", url="data:image/png;base64,aGk=")
@@ -295,7 +293,7 @@ def test_files_of_a_result_are_not_copied_and_the_copy_says_so() -> None:
     ],
 )
 @pytest.mark.parametrize("was_shown", [False, True])
-def test_a_call_that_is_under_way_is_closed_and_says_so(state: ToolState, was_shown: bool) -> None:
+def test_an_open_call_is_closed_with_a_note_in_the_copy(state: ToolState, was_shown: bool) -> None:
     history = History()
     history.user("Go")
     part = history.call(state, "deploy")
@@ -308,7 +306,7 @@ def test_a_call_that_is_under_way_is_closed_and_says_so(state: ToolState, was_sh
 
 @pytest.mark.spec("T-11")
 @pytest.mark.parametrize("result", [Completed("v2 is live"), Failed("no route")])
-def test_a_result_that_came_late_is_told_once_and_where_it_came(result: Result) -> None:
+def test_a_late_result_is_copied_once_at_the_place_where_it_arrived(result: Result) -> None:
     history = History()
     history.user("Go")
     part = history.completed_call("v2 is live", "deploy")
@@ -324,7 +322,7 @@ def test_a_result_that_came_late_is_told_once_and_where_it_came(result: Result) 
 
 @pytest.mark.spec("T-11")
 @pytest.mark.parametrize("synthetic", [True, False])
-def test_a_late_result_that_the_copy_does_not_hold_is_not_promised(synthetic: bool) -> None:
+def test_a_late_result_that_the_copy_lacks_is_not_announced(synthetic: bool) -> None:
     history = History()
     history.user("Go")
     part = history.completed_call("v2 is live", "deploy")
@@ -339,7 +337,7 @@ def test_a_late_result_that_the_copy_does_not_hold_is_not_promised(synthetic: bo
 @pytest.mark.spec("T-11")
 @pytest.mark.parametrize("call_id", ["toolu_1", "a b (c)", "", "x\ny"])
 @pytest.mark.parametrize("result", [Completed("out\n\nput"), Failed(""), Completed("a (b) has failed:\n\nc")])
-def test_a_late_result_is_known_by_its_words(call_id: str, result: Result) -> None:
+def test_a_late_result_is_parsed_from_its_text(call_id: str, result: Result) -> None:
     text = result_text(call(Settled(result, 9), call_id=call_id))
     came = parse_late_result(text)
     assert came is not None
@@ -364,12 +362,12 @@ def test_a_late_result_is_known_by_its_words(call_id: str, result: Result) -> No
         "The pending call " + " (" * 100_000 + "\n\n",
     ],
 )
-def test_other_words_are_no_late_result(text: str) -> None:
+def test_other_texts_are_not_parsed_as_a_late_result(text: str) -> None:
     assert parse_late_result(text) is None
 
 
 @pytest.mark.spec("T-11")
-def test_an_output_that_was_cleared_stays_so() -> None:
+def test_a_pruned_output_stays_cleared_in_the_copy() -> None:
     history = History()
     history.user("Go")
     state = replace(history.completed_call("long ago").state, time=replace(TIME, compacted=50))
@@ -380,7 +378,7 @@ def test_an_output_that_was_cleared_stays_so() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> None:
+def test_a_summary_is_copied_as_plain_messages_with_its_note() -> None:
     history = History()
     head = summarise_history(history, "Todos that are not done:\n- paint")
     history.user("Go on.")
@@ -401,7 +399,7 @@ def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> Non
 
 
 @pytest.mark.spec("T-11")
-def test_a_summary_without_a_note_is_told_too() -> None:
+def test_a_summary_without_a_note_is_copied_too() -> None:
     history = History()
     head = summarise_history(history)
     history.step("On it.")
@@ -420,7 +418,7 @@ def test_wishes_for_summaries_and_summaries_in_the_tail_are_left_out() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_the_preamble_says_what_the_copy_is_and_what_to_do_with_it() -> None:
+def test_the_preamble_explains_the_copy_and_its_use() -> None:
     history = History()
     history.user("Go")
     preamble = history.fork().preamble

@@ -7,7 +7,13 @@ import pytest
 from asyncagents.delegation.fork import OPENING, ForkedHistory
 from asyncagents.delegation.fork_copy import UNDER_WAY
 from asyncagents.delegation.fork_limit import cut
-from asyncagents.domain.call.call import Completed, Failed, Result, Settled, pending_text, result_text
+from asyncagents.domain.call.call import (
+    Completed,
+    Failed,
+    Result,
+    Settled,
+)
+from asyncagents.domain.call.late_result import pending_text, result_text
 from asyncagents.domain.conversation.part import FilePart, PartTime, TextPart, ToolPart, ToolWaiting
 from asyncagents.domain.id import CallId
 from asyncagents.engine.model_input import SUMMARISED
@@ -69,7 +75,7 @@ def test_a_result_is_cut_if_it_is_one_character_too_long(newer: int, limit: int,
 @pytest.mark.spec("T-11")
 @pytest.mark.parametrize(("newer", "kept"), [(4, 4_000), (5, 3_000), (15, 500)])
 @pytest.mark.parametrize("how", ["shell", "error", "shell error"])
-def test_of_shell_and_error_output_both_ends_are_kept(newer: int, kept: int, how: str) -> None:
+def test_shell_and_error_output_keeps_both_ends_when_cut(newer: int, kept: int, how: str) -> None:
     history = History()
     history.user("Go")
     tool = "bash" if "shell" in how else "read"
@@ -81,7 +87,7 @@ def test_of_shell_and_error_output_both_ends_are_kept(newer: int, kept: int, how
 
 
 @pytest.mark.spec("T-11")
-def test_of_an_odd_number_the_beginning_has_one_more() -> None:
+def test_a_cut_to_an_odd_length_keeps_one_more_character_at_the_start() -> None:
     assert cut("abcdefgh", 5, ends=True) == "abc\n[… 3 characters left out …]\ngh"
     assert cut("abcdefgh", 1, ends=True) == "a\n[… 7 characters left out …]"
 
@@ -89,7 +95,7 @@ def test_of_an_odd_number_the_beginning_has_one_more() -> None:
 @pytest.mark.spec("T-11")
 @pytest.mark.parametrize(("newer", "kept"), [(0, 500), (4, 500), (5, 200), (14, 200), (15, 100), (40, 100)])
 @pytest.mark.parametrize("over", [0, 1])
-def test_inputs_are_cut_in_the_same_classes(newer: int, kept: int, over: int) -> None:
+def test_inputs_are_cut_by_the_number_of_newer_calls(newer: int, kept: int, over: int) -> None:
     history = History()
     history.user("Go")
     history.step(history.completed_call("x", content="é" * (kept + over)), finish="tool-calls")
@@ -138,7 +144,7 @@ def late(part: ToolPart, result: Result) -> str:
     ("tool", "result"),
     [("deploy", Completed(LONG)), ("deploy", Failed(LONG)), ("bash", Completed(LONG))],
 )
-def test_a_result_that_came_late_is_cut_where_it_came(
+def test_a_late_result_is_cut_where_it_arrived(
     newer: int, kept: int | None, tool: str, result: Result
 ) -> None:
     history = History()
@@ -156,7 +162,7 @@ def test_a_result_that_came_late_is_cut_where_it_came(
 
 
 @pytest.mark.spec("T-11")
-def test_what_stands_for_a_result_takes_no_place_among_the_newest() -> None:
+def test_notes_of_open_calls_do_not_count_as_newer_results() -> None:
     history = History()
     history.user("Go")
     history.step(history.completed_call(LONG), finish="tool-calls")
@@ -192,7 +198,7 @@ def first_letters(fork: ForkedHistory) -> str:
         ((200_000,), "a"),
     ],
 )
-def test_the_oldest_messages_go_until_it_is_not_too_much(lengths: tuple[int, ...], kept: str) -> None:
+def test_the_oldest_messages_are_left_out_until_the_fork_fits(lengths: tuple[int, ...], kept: str) -> None:
     history = said(*lengths)
     fork = history.fork()
     assert first_letters(fork) == kept
@@ -202,7 +208,7 @@ def test_the_oldest_messages_go_until_it_is_not_too_much(lengths: tuple[int, ...
 
 
 @pytest.mark.spec("T-11")
-def test_results_and_inputs_are_counted_as_they_are_told() -> None:
+def test_results_and_inputs_count_towards_the_limit_as_the_model_reads_them() -> None:
     history = History()
     history.user("a" * 99_000)
     history.user("b" * 50_000)
@@ -216,7 +222,7 @@ def test_results_and_inputs_are_counted_as_they_are_told() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_a_copy_that_lost_its_prompt_begins_with_a_word_of_ours() -> None:
+def test_a_copy_that_lost_its_prompt_begins_with_an_opening_message() -> None:
     history = said(150_000)
     history.step("b" * 100_000)
     fork = history.fork()
@@ -225,7 +231,7 @@ def test_a_copy_that_lost_its_prompt_begins_with_a_word_of_ours() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_a_result_goes_with_its_call() -> None:
+def test_a_result_is_left_out_together_with_its_call() -> None:
     history = History()
     history.user("Go")
     history.step(history.completed_call("r" * 90_000), finish="tool-calls")
@@ -234,7 +240,7 @@ def test_a_result_goes_with_its_call() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_an_image_takes_as_much_as_its_frame() -> None:
+def test_an_image_counts_a_fixed_amount_and_not_its_bytes() -> None:
     history = History()
     url = "data:image/png;base64," + "a" * 300_000
     history.user("See", history.part(FilePart, mime="image/png", url=url))
@@ -271,7 +277,7 @@ def test_one_prompt_that_is_too_long_keeps_both_ends() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_a_message_that_cannot_be_cut_goes_however_new_it_is() -> None:
+def test_a_message_that_cannot_be_cut_is_left_out_even_if_it_is_newest() -> None:
     history = said(10)
     history.step(history.completed_call("x", many=["a" * 9] * 30_000), finish="tool-calls")
     assert history.fork().entries == ()
@@ -300,7 +306,7 @@ def test_a_long_summary_is_cut_before_any_message_goes(over: int) -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_room_that_a_summary_takes_is_not_given_twice() -> None:
+def test_a_summary_counts_towards_the_limit_of_the_messages() -> None:
     history = History()
     head = summarise_history(history)
     history.user("a" * 100_000)
@@ -322,7 +328,7 @@ def test_a_very_long_summary_leaves_room_for_the_newest() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_the_preamble_counts_what_was_cut() -> None:
+def test_the_preamble_counts_shortened_results_and_left_out_messages() -> None:
     history = History()
     history.user("Go")
     history.step(history.completed_call(LONG, content=LONG), finish="tool-calls")

@@ -15,7 +15,12 @@ from msgspec.structs import replace
 
 from asyncagents.delegation.fork import OPENING, ForkedHistory
 from asyncagents.delegation.fork_copy import UNDER_WAY
-from asyncagents.domain.call.call import Completed, Failed, Settled, result_text
+from asyncagents.domain.call.call import (
+    Completed,
+    Failed,
+    Settled,
+)
+from asyncagents.domain.call.late_result import result_text
 from asyncagents.domain.conversation.codec import decode_part
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import aborted_error
@@ -209,7 +214,7 @@ def test_a_fork_begins_with_a_user_and_every_call_has_one_result(seed: int) -> N
 @pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
-def test_a_fork_is_the_newest_of_its_parent_in_order(seed: int) -> None:
+def test_a_fork_holds_the_newest_messages_of_its_parent_in_order(seed: int) -> None:
     parent = written(seed)
     fork = parent.fork
     numbers = marks(request_messages(fork.entries))
@@ -226,7 +231,7 @@ def test_a_fork_is_the_newest_of_its_parent_in_order(seed: int) -> None:
 @pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
-def test_a_fork_has_names_of_its_own_and_nothing_open(seed: int) -> None:
+def test_a_fork_has_ids_of_its_own_and_no_open_call(seed: int) -> None:
     parent = written(seed)
     entries = parent.fork.entries
     names = [entry.info.id for entry in entries]
@@ -253,7 +258,7 @@ def test_a_fork_has_names_of_its_own_and_nothing_open(seed: int) -> None:
 @pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
-def test_a_result_is_promised_if_and_only_if_it_is_told_later(seed: int) -> None:
+def test_a_call_of_a_fork_is_pending_if_and_only_if_its_result_follows(seed: int) -> None:
     parent = written(seed)
     messages = request_messages(parent.fork.entries)
     for place, said in enumerate(messages):

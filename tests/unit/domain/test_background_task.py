@@ -46,7 +46,7 @@ def wire(task: Task, progress: Progress | None = None) -> Any:
 
 
 @pytest.mark.spec("T-16", "T-17")
-def test_a_task_that_has_just_begun_has_only_what_is_known() -> None:
+def test_a_task_that_has_just_begun_has_only_the_required_fields() -> None:
     assert wire(build_task()) == ALWAYS
 
 
@@ -70,7 +70,7 @@ def test_a_live_task_has_its_progress_and_the_follow_up_that_waits() -> None:
 
 
 @pytest.mark.spec("T-16")
-def test_an_ended_task_has_its_end_and_what_it_came_to() -> None:
+def test_an_ended_task_has_its_end_its_result_and_its_figures() -> None:
     task = ended_task(
         status="error",
         error=TaskError("APIError", "down"),
@@ -102,7 +102,7 @@ def test_an_ended_task_has_its_end_and_what_it_came_to() -> None:
 
 
 @pytest.mark.spec("T-16")
-def test_a_silent_end_is_an_empty_result_and_nothing_is_counted_that_was_not() -> None:
+def test_a_task_without_text_and_account_has_an_empty_result_and_no_progress() -> None:
     told = wire(ended_task(result="", account=None))
     assert told["result"] == ""
     assert "progress" not in told
@@ -142,7 +142,7 @@ def test_sums_over_all_runs_stand_apart_from_the_latest_run() -> None:
 
 
 @pytest.mark.spec("Z-05")
-def test_of_what_an_older_program_summed_only_the_sums_are_told() -> None:
+def test_sums_that_an_older_program_stored_are_shown_as_totals_only() -> None:
     mixed = wire(ended_task(run=2))
     assert "progress" not in mixed
     assert mixed["totals"]["runs"] == 3

@@ -18,7 +18,7 @@ def _nested(levels: int, core: Any = 0) -> Any:
 
 
 @given(json_values)
-def test_what_is_stored_is_what_was_given(value: Any) -> None:
+def test_an_encoded_body_decodes_to_the_same_value(value: Any) -> None:
     assert msgspec.json.decode(encode_body(value)) == value
 
 
@@ -28,7 +28,7 @@ def test_brackets_in_texts_are_no_nesting(value: Any) -> None:
     assert msgspec.json.decode(encode_body({"text": text, "deep": _nested(MAX_DEPTH - 1)}))["text"] == text
 
 
-def test_the_limit_is_the_limit() -> None:
+def test_a_body_deeper_than_the_limit_is_refused() -> None:
     assert encode_body(_nested(MAX_DEPTH))
     wide = [[n] for n in range(1_000)]
     assert encode_body(_nested(MAX_DEPTH - 2, wide))

@@ -17,10 +17,9 @@ from asyncagents.domain.call.call import (
     Running,
     Settled,
     WaitFor,
-    pending_text,
     render,
-    result_text,
 )
+from asyncagents.domain.call.late_result import pending_text, result_text
 from asyncagents.domain.conversation.codec import decode_part
 from asyncagents.domain.conversation.part import (
     PartTime,
@@ -96,7 +95,7 @@ WATCH = WaitFor(SessionId("ses_1"), "asyncagents_output")
         ),
     ],
 )
-def test_people_see_a_call_as_its_row_says(row: Call, state: ToolState) -> None:
+def test_a_call_is_rendered_by_the_state_of_its_row(row: Call, state: ToolState) -> None:
     assert render(row) == ToolPart(
         id=row.part_id,
         session_id=row.session_id,
@@ -108,7 +107,7 @@ def test_people_see_a_call_as_its_row_says(row: Call, state: ToolState) -> None:
 
 
 @given(nouns(Call))
-def test_every_call_can_be_kept_and_shown(row: Call) -> None:
+def test_every_call_and_its_rendered_part_round_trip(row: Call) -> None:
     assert msgspec.json.decode(msgspec.json.encode(row), type=Call) == row
     assert decode_part(encode(render(row))) == render(row)
 

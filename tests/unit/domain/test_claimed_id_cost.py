@@ -10,7 +10,7 @@ from asyncagents.errors import InvalidInput
 
 @pytest.mark.spec("P-06")
 @pytest.mark.parametrize("piece", [b"[]", b"{}", b'"x"', b"0.5"])
-def test_a_name_that_is_no_name_is_not_built(piece: bytes) -> None:
+def test_a_pending_id_that_is_no_text_is_refused_with_little_memory(piece: bytes) -> None:
     body = b'{"pendingID":[' + b",".join([piece] * (MOST_BYTES // 10)) + b"]}"
     tracemalloc.start()
     try:
@@ -22,6 +22,6 @@ def test_a_name_that_is_no_name_is_not_built(piece: bytes) -> None:
     assert peak < 1_000_000
 
 
-def test_a_name_may_be_written_with_escapes() -> None:
+def test_a_pending_id_may_be_written_with_escapes() -> None:
     text = "".join(f"\\u{ord(letter):04x}" for letter in "tool_" + "x" * 195)
     assert read_pending_id(f'{{"pendingID": "{text}"}}'.encode()) == "tool_" + "x" * 195

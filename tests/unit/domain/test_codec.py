@@ -65,7 +65,7 @@ def test_a_status_survives_its_bytes(status: Status) -> None:
 
 
 @given(nouns(KnownFailure))
-def test_a_failure_names_itself(failure: KnownFailure) -> None:
+def test_an_encoded_failure_has_the_name_of_its_class(failure: KnownFailure) -> None:
     assert json.loads(encode(failure))["name"] == type(failure).__name__
 
 
@@ -120,7 +120,7 @@ def test_a_broken_part_of_a_known_type_is_unreadable_and_named() -> None:
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_hostile_bytes_are_unreadable_and_nothing_else(read: Callable[[bytes], object]) -> None:
+def test_hostile_bytes_raise_no_error_but_unreadable(read: Callable[[bytes], object]) -> None:
     @given(st.binary() | json_values.map(encode) | mangled())
     @example(b"[" * 100_000)
     @example(b'{"a":' * 100_000)
@@ -146,7 +146,7 @@ def mangled(draw: st.DrawFn) -> bytes:
     return raw[:start] + draw(st.binary(max_size=6)) + raw[end:]
 
 
-def test_upcast_leaves_our_version_alone_and_refuses_what_never_was() -> None:
+def test_upcast_keeps_current_and_newer_versions_and_refuses_version_0() -> None:
     assert upcast(SHAPE_VERSION, b"{}") == b"{}"
     assert upcast(SHAPE_VERSION + 1, b"{}") == b"{}"
     with pytest.raises(Unreadable, match="version 0"):

@@ -150,7 +150,7 @@ def test_placeholders_are_filled_once(template: str, typed: str, text: str) -> N
     assert fill_template(template, typed) == (TextPiece(text),)
 
 
-def test_arguments_that_nothing_asks_for_follow_a_last_piece_that_is_no_text() -> None:
+def test_arguments_without_a_placeholder_follow_a_last_shell_piece() -> None:
     assert fill_template("!`ls`", "a") == (ShellPiece("ls", "ls"), TextPiece("\n\na"))
 
 
@@ -177,7 +177,7 @@ def test_a_file_is_named_where_a_word_begins_outside_of_code(template: str, path
     assert "".join(piece.text for piece in pieces if not isinstance(piece, ShellPiece)) == template
 
 
-def test_a_path_that_the_arguments_make_says_so() -> None:
+def test_a_path_that_contains_arguments_is_marked_as_typed() -> None:
     assert fill_template("@$1 @src/$2.py @c", "'../a b' x\0y") == (
         FilePiece("../a b", typed=True),
         TextPiece(" "),
@@ -231,11 +231,11 @@ def test_the_shell_gets_the_arguments_as_parameters(template: str, typed: str, o
     assert run(script(template, typed)) == output
 
 
-def test_a_command_that_no_process_could_be_given_is_made_whole() -> None:
+def test_a_shell_command_loses_its_nul_characters_and_surrogates() -> None:
     assert run(script("!`printf '%s|' '\0a\ud800' $1`", "\ud800\0")) == "a?|?|"
 
 
-def test_what_a_single_quote_hides_from_the_shell_is_no_placeholder() -> None:
+def test_a_placeholder_in_single_quotes_of_a_shell_command_is_not_filled() -> None:
     assert fill_template("!`awk '{print $1}' f`", "a") == (
         ShellPiece("awk '{print $1}' f", "awk '{print $1}' f"),
         TextPiece("\n\na"),
@@ -272,9 +272,7 @@ def test_no_argument_adds_a_piece(template: str, typed: str) -> None:
 @settings(max_examples=300)
 @given(shells, arguments)
 @example("!`echo $2 $ARGUMENTS`", "a '\n; id' b")
-def test_a_script_is_the_quoted_arguments_and_then_a_command_that_they_do_not_change(
-    template: str, typed: str
-) -> None:
+def test_a_script_has_quoted_arguments_and_then_the_unchanged_command(template: str, typed: str) -> None:
     # The plain arguments have no line break, so that the head of their script is whole lines.
     lines = script(template, PLAIN).split("\n")
     head = [line for line in lines if line.startswith(("ARGUMENTS=", "set -- "))]
@@ -303,7 +301,7 @@ def test_every_argument_comes_out_of_bash_as_it_went_in(words: list[str]) -> Non
 
 @settings(max_examples=200)
 @given(st.text(max_size=40) | templates, st.text(max_size=20))
-def test_filling_is_total_and_without_arguments_loses_nothing(template: str, typed: str) -> None:
+def test_any_template_is_filled_and_without_placeholders_is_unchanged(template: str, typed: str) -> None:
     assert all(
         isinstance(piece, TextPiece | ShellPiece | FilePiece) for piece in fill_template(template, typed)
     )

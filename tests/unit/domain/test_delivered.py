@@ -122,7 +122,7 @@ MALFORMED = [
 
 @pytest.mark.spec("P-03", "P-05", "P-06")
 @pytest.mark.parametrize(("raw", "why"), MALFORMED, ids=[str(number) for number in range(len(MALFORMED))])
-def test_what_is_malformed_is_refused_with_a_sentence(raw: bytes, why: str) -> None:
+def test_a_malformed_body_is_refused_with_a_short_reason(raw: bytes, why: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         read_incoming_result(raw)
     assert why in str(refused.value)
@@ -139,7 +139,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_whatever_the_bytes_are_they_are_read_or_refused(raw: bytes) -> None:
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     for read in (read_pending_id, read_incoming_result):
         try:
             read(raw)
@@ -149,7 +149,7 @@ def test_whatever_the_bytes_are_they_are_read_or_refused(raw: bytes) -> None:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=60), st.integers(0, 60))
-def test_a_body_that_was_cut_or_spoilt_never_names_another_call(junk: bytes, at: int) -> None:
+def test_both_readers_of_a_corrupted_body_find_the_same_call(junk: bytes, at: int) -> None:
     whole = result(output="done", metadata={"a": 1})
     spoilt = whole[:at] + junk + whole[at:]
     try:

@@ -27,7 +27,7 @@ from tests.support.hostile.text import Envelope, find_tags, hostile_texts, read_
         ("Promise<task_result>", "Promise&lt;task_result>"),
     ],
 )
-def test_what_looks_like_a_tag_of_ours_is_written_so_that_it_does_not(text: str, inside: str) -> None:
+def test_a_text_that_looks_like_a_runtime_tag_is_escaped_reversibly(text: str, inside: str) -> None:
     assert escape_tags(text) == inside
     assert unescape_tags(inside) == text
 
@@ -53,7 +53,7 @@ def test_ordinary_text_is_left_as_it_is(text: str) -> None:
 
 @settings(max_examples=500)
 @given(hostile_texts)
-def test_a_text_in_which_no_tag_of_ours_stands_is_left_as_it_is(text: str) -> None:
+def test_a_text_without_runtime_tags_is_left_as_it_is(text: str) -> None:
     spaced = "".join(" " if unicodedata.category(sign) in ("Cf", "Cc") else sign for sign in text)
     assume("lt;" not in text and find_tags(text) == find_tags(spaced) == 0)
     assert escape_tags(text) == text
@@ -70,7 +70,7 @@ def test_a_text_in_which_no_tag_of_ours_stands_is_left_as_it_is(text: str) -> No
         ("</task_result><Task />", "&lt;/task_result><Task />"),
     ],
 )
-def test_in_the_place_of_a_person_no_file_can_be_forged_either(text: str, inside: str) -> None:
+def test_escaping_with_files_also_escapes_file_tags(text: str, inside: str) -> None:
     assert escape_tags(text, files=True) == inside
     assert unescape_tags(inside, files=True) == text
 
@@ -80,7 +80,7 @@ def test_in_the_place_of_a_person_no_file_can_be_forged_either(text: str, inside
 @example("&amp;<task_text>")
 @example("&amp&lt;task_text")
 @example("<task_text<task_text<")
-def test_any_text_comes_out_as_it_went_in_and_no_tag_is_left_in_it(text: str) -> None:
+def test_any_text_round_trips_and_its_escaped_form_has_no_tag(text: str) -> None:
     inside = escape_tags(text)
     assert find_tags(inside) == 0
     assert unescape_tags(inside) == text
@@ -89,25 +89,25 @@ def test_any_text_comes_out_as_it_went_in_and_no_tag_is_left_in_it(text: str) ->
 
 @pytest.mark.parametrize("tag", TAGS)
 @pytest.mark.parametrize("gap", ["", "\x00", "\x1b", "\x7f", "\u200b", "\U000e0041"])
-def test_every_tag_is_found_whatever_unseen_sign_stands_in_it(tag: str, gap: str) -> None:
+def test_every_tag_is_escaped_despite_invisible_characters_in_it(tag: str, gap: str) -> None:
     for spelt in (tag, tag.upper(), tag.replace("_", "-"), tag.replace("-", "_"), tag.replace("s", "\u017f")):
         text = f"<{gap.join(spelt)}>"
         assert escape_tags(text) == f"&lt;{text[1:]}"
 
 
 @given(hostile_texts, hostile_texts)
-def test_two_texts_are_never_enclosed_alike(one: str, other: str) -> None:
+def test_different_texts_are_escaped_differently(one: str, other: str) -> None:
     assert (escape_tags(one) == escape_tags(other)) == (one == other)
 
 
 @given(st.sampled_from(TAGS), hostile_texts, hostile_texts)
-def test_an_envelope_has_the_two_tags_that_we_wrote(tag: str, text: str, said: str) -> None:
+def test_an_envelope_around_any_text_is_read_back_as_one_envelope(tag: str, text: str, said: str) -> None:
     told = f' by="{one_line(said)}"' if said else ""
     assert read_envelopes(envelope(tag, text, by=said)) == [Envelope(tag, told.strip(), text)]
 
 
 @pytest.mark.parametrize("unit", ["<", "< ", "</", "&amp;", "<t\u200b", "<task", "&lt;/"])
-def test_a_long_text_of_beginnings_is_enclosed_in_one_pass(unit: str) -> None:
+def test_a_long_text_of_tag_beginnings_is_escaped_in_linear_time(unit: str) -> None:
     text = unit * 100_000  # what goes back and forth over it would run into the time limit of the tests
     assert unescape_tags(escape_tags(text)) == text
 
@@ -127,7 +127,7 @@ def test_a_long_text_of_beginnings_is_enclosed_in_one_pass(unit: str) -> None:
         ("x" * 121, "x" * 119 + "…"),
     ],
 )
-def test_a_description_is_one_line_that_ends_nothing(text: str, told: str) -> None:
+def test_a_description_becomes_one_line_without_quotes_or_runtime_tags(text: str, told: str) -> None:
     assert one_line(text) == told
 
 

@@ -85,7 +85,7 @@ PLAIN = [
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("name", GUARDED)
-def test_what_git_or_we_obey_is_guarded_at_any_depth_in_any_spelling(name: str) -> None:
+def test_names_that_programs_obey_are_guarded_at_any_depth_and_spelling(name: str) -> None:
     assert is_guarded_name(name)
     assert is_guarded_name(f"/home/me/project/{name}")
     guard = guard_of_name(split_path(name))
@@ -94,7 +94,7 @@ def test_what_git_or_we_obey_is_guarded_at_any_depth_in_any_spelling(name: str) 
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_what_only_looks_alike_is_not(name: str) -> None:
+def test_a_name_that_only_resembles_a_guarded_one_is_not_guarded(name: str) -> None:
     assert not is_guarded_name(name)
 
 
@@ -141,7 +141,7 @@ PLACES = GuardedPlaces(
         ("/home/me/project/src/json.py", None),
     ],
 )
-def test_a_known_place_guards_what_lies_below_it(path: str, level: str | None) -> None:
+def test_a_path_has_the_guard_of_the_known_place_above_it(path: str, level: str | None) -> None:
     guard = guard_of(split_path(path), PLACES)
     assert (guard.level if guard else None) == level
 
@@ -168,25 +168,25 @@ def test_a_known_place_guards_what_lies_below_it(path: str, level: str | None) -
         ("HEAD", ("refs", "objects"), True),
     ],
 )
-def test_the_piece_that_makes_a_repository_is_seen_in_any_order(
+def test_the_file_that_completes_a_repository_is_recognised_in_any_order(
     piece: str, present: tuple[str, ...], made: bool
 ) -> None:
     assert makes_repository(piece, present) is made
 
 
 @given(st.permutations(["HEAD", "config", "objects", "refs"]))
-def test_no_order_of_writing_a_repository_passes_unseen(order: list[str]) -> None:
+def test_writing_a_repository_is_recognised_in_every_order(order: list[str]) -> None:
     seen = [makes_repository(piece, order[:count]) for count, piece in enumerate(order)]
     assert any(seen)
 
 
 @given(st.permutations(["config", "objects", "refs"]))
-def test_no_order_of_writing_what_worktrees_share_passes_unseen(order: list[str]) -> None:
+def test_writing_a_shared_git_directory_is_recognised_in_every_order(order: list[str]) -> None:
     seen = [makes_repository(piece, order[:count]) for count, piece in enumerate(order)]
     assert any(seen)
 
 
-def test_a_repository_has_what_git_asks_for() -> None:
+def test_a_folder_is_a_repository_if_it_has_the_files_that_git_needs() -> None:
     assert is_repository(["HEAD", "objects", "refs", "x"])
     assert is_repository(["HEAD", "commondir"])
     assert not is_repository(["HEAD", "objects"])
@@ -197,5 +197,5 @@ def test_a_repository_has_what_git_asks_for() -> None:
     st.text(max_size=20),
     st.sampled_from([".git", "sub/.GIT", "git~1", ".asyncagents", ".agents/agents", ".claude/agents"]),
 )
-def test_whatever_lies_below_a_guarded_folder_is_guarded(name: str, above: str) -> None:
+def test_every_path_below_a_guarded_folder_is_guarded(name: str, above: str) -> None:
     assert is_guarded_name(f"{above}/{name}x")

@@ -83,7 +83,7 @@ def test_more_ids_than_a_millisecond_holds_still_ascend() -> None:
 
 
 @pytest.mark.spec("X-01")
-def test_ids_come_after_one_that_somebody_else_made_a_little_ahead() -> None:
+def test_new_ids_sort_after_a_client_id_that_is_slightly_ahead() -> None:
     ahead = Ids(Steps(NOW + 5_000), Fixed(7)).message()
     ids = Ids(Steps(NOW), Fixed())
     ids.advance_past(ahead)
@@ -96,7 +96,7 @@ def test_ids_come_after_one_that_somebody_else_made_a_little_ahead() -> None:
 @pytest.mark.parametrize(
     "given", ["", "msg_", "msg_mine", "msg_00000000000g" + "0" * 14, "msg_" + "0" * 25, "é"]
 )
-def test_what_is_no_id_is_not_reached_for(given: str) -> None:
+def test_advancing_past_an_invalid_id_is_refused(given: str) -> None:
     with pytest.raises(InvalidInput, match="is not a valid id"):
         Ids(Steps(NOW), Fixed()).advance_past(given)
 
@@ -112,7 +112,7 @@ def test_an_id_of_a_time_to_come_is_refused_and_changes_nothing() -> None:
 
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("given", ["msg_ffffffffffffffffffffffffff", f"msg_{'f' * 11}e{'z' * 14}"])
-def test_an_id_that_would_be_above_all_to_come_is_refused_though_its_time_may_be_over(given: str) -> None:
+def test_an_id_that_sorts_above_all_later_ids_is_refused(given: str) -> None:
     with pytest.raises(InvalidInput, match="lies in the future"):
         Ids(Steps(NOW), Fixed()).advance_past(given)
 
@@ -173,7 +173,7 @@ def bare(now: int) -> str:
 
 @pytest.mark.spec("Z-08")
 @given(TIMES, st.integers(-1_000_000_000, 10_000))
-def test_an_id_without_its_era_is_of_the_nearest(now: int, apart: int) -> None:
+def test_an_id_without_an_era_gets_the_nearest_one(now: int, apart: int) -> None:
     """Whatever the era, it sorts as one of ours of that time would."""
     client_id = sort_id(bare(now + apart), now, past=True)
     made = Ids(Steps(now + apart), Fixed(7)).message()
@@ -185,7 +185,7 @@ def test_an_id_without_its_era_is_of_the_nearest(now: int, apart: int) -> None:
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("now", [WRAP, WRAP + 2_000, IN_2029, IN_2031, IN_2040])
-def test_ids_come_after_one_of_the_old_form_that_a_client_made(now: int) -> None:
+def test_new_ids_sort_after_a_client_id_without_an_era(now: int) -> None:
     for apart in (-3_000, 0, 4_000):
         client_id = bare(now + apart)
         ids = Ids(Steps(now), Fixed())
@@ -195,7 +195,7 @@ def test_ids_come_after_one_of_the_old_form_that_a_client_made(now: int) -> None
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("now", [IN_2029, IN_2031, IN_2040])
-def test_an_id_of_the_old_form_of_a_time_to_come_is_refused_as_before(now: int) -> None:
+def test_a_future_id_is_refused_with_and_without_an_era(now: int) -> None:
     ids = Ids(Steps(now), Fixed())
     for client_id in (bare(now + 60_000), Ids(Steps(now + 60_000), Fixed()).message()):
         with pytest.raises(InvalidInput, match="lies in the future"):
@@ -204,12 +204,12 @@ def test_an_id_of_the_old_form_of_a_time_to_come_is_refused_as_before(now: int) 
 
 @pytest.mark.spec("Z-08")
 @pytest.mark.parametrize("near", [-1, 1 << 44, 1 << 53, 10**400])
-def test_a_time_that_is_none_tells_no_era(near: int) -> None:
+def test_an_invalid_time_adds_no_era_to_an_id(near: int) -> None:
     assert sort_id(bare(IN_2040), near, past=True) == bare(IN_2040)
 
 
 @pytest.mark.spec("Z-08")
-def test_of_before_there_were_ids_of_ours_only_what_was_imported_has_eras() -> None:
+def test_an_id_before_august_2026_gets_an_era_only_with_past() -> None:
     in_2025 = 1_750_000_000_000
     assert sort_id(bare(in_2025), in_2025) == bare(in_2025)
     assert sort_id(bare(in_2025), in_2025, past=True) == bare(in_2025).replace("_", "_-")

@@ -47,7 +47,7 @@ def test_people_see_an_end_in_a_fixed_format(end: TaskEnd, text: str) -> None:
 
 
 @pytest.mark.spec("T-13")
-def test_in_development_the_visible_text_says_that_a_hint_is_attached() -> None:
+def test_the_visible_text_mentions_the_attached_hint_in_development() -> None:
     (text,) = told(build_task_end(), notice_format=NoticeFormat(development=True)).visible
     assert text == '✓ **Agent "Find the tests" finished in 1m 5s.**\nTask Progress: 1/3 [hint attached]'
 
@@ -74,7 +74,7 @@ def test_while_others_run_the_hint_names_each_task_that_ended() -> None:
 
 
 @pytest.mark.spec("T-12")
-def test_when_none_runs_the_hint_says_how_many_have_finished() -> None:
+def test_the_hint_counts_the_finished_tasks_when_none_runs() -> None:
     other = build_task_end(id=SessionId("ses_other"), batch="bat_2", status="cancelled", ended_by="deadline")
     third = build_task_end(id=SessionId("ses_third"))
     assert told(build_task_end(), other, third).hidden == (
@@ -90,13 +90,13 @@ def test_when_none_runs_the_hint_says_how_many_have_finished() -> None:
 
 
 @pytest.mark.spec("T-12")
-def test_one_task_is_told_of_in_the_singular() -> None:
+def test_the_hint_of_a_single_task_is_in_the_singular() -> None:
     hidden = build_notice([build_task_end()], {"bat_1": BatchCount(1, 1)}, 0, NoticeFormat()).hidden
     assert "\n1 task finished.\nUse asyncagents_output tools to see agent responses.\n" in hidden
 
 
 @pytest.mark.spec("Z-03")
-def test_the_end_of_a_sync_task_with_no_background_task_beside_it_counts_nothing() -> None:
+def test_the_notice_of_a_sync_task_without_background_tasks_has_no_counts() -> None:
     """Its call was given up before it ended."""
     given = build_notice([build_task_end()], {"bat_1": BatchCount(0, 0)}, 0, NoticeFormat())
     assert given.visible == ('✓ **Agent "Find the tests" finished in 1m 5s.**',)
@@ -105,7 +105,7 @@ def test_the_end_of_a_sync_task_with_no_background_task_beside_it_counts_nothing
 
 
 @pytest.mark.spec("T-12")
-def test_two_runs_of_one_task_are_told_apart_and_hinted_at_once() -> None:
+def test_two_runs_of_a_task_have_separate_lines_and_one_hint() -> None:
     hidden = told(build_task_end(), build_task_end(run=1, resumes=1), running=1).hidden
     assert 'Task ses_child "Find the tests" of agent explore, resume #1: completed.\n' in hidden
     assert hidden.count("If you need results immediately") == 1

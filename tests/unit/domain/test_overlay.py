@@ -113,7 +113,7 @@ def test_unknown_bytes_are_copied_not_parsed() -> None:
     assert b'"x-newer":1.50e+3' in overlay(old, message)
 
 
-def test_elements_of_an_array_keep_theirs_when_others_go() -> None:
+def test_elements_of_an_array_keep_unknown_fields_when_others_go() -> None:
     rules = [Rule(permission=name, pattern="*", action="ask") for name in ("read", "edit", "bash")]
     body = read_body("sessions")[0]
     old = body | {"permission": [marked(rule) | {NEWER: rule.permission} for rule in rules]}

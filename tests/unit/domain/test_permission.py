@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.agent.permission import (
+    EXTERNAL_AGENT,
     GUARDED_PLACE,
     UNCLEAR,
     WEBFETCH_LOCAL,
@@ -80,14 +81,14 @@ def test_a_wildcard_fits_the_whole_text_or_not_at_all(pattern: str, text: str, f
 
 
 @given(pattern=wildcards, text=texts)
-def test_wildcards_agree_with_an_expression_that_says_the_same(pattern: str, text: str) -> None:
+def test_wildcards_match_like_the_equivalent_regular_expression(pattern: str, text: str) -> None:
     expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
     if pattern.endswith(" *"):
         expression = expression.removesuffix(r"\ .*") + r"(\ .*)?"
     assert match(pattern, text) == (re.fullmatch(expression, text, re.DOTALL) is not None)
 
 
-def test_a_pattern_made_to_blow_up_is_answered() -> None:
+def test_a_pattern_with_many_wildcards_matches_in_bounded_time() -> None:
     """An expression that backtracks would not end within the time of the whole run."""
     assert not match("*a" * 5000 + "b", "a" * 100_000)
     assert not match("*?a?" * 500 + "b", "a" * 20_000)
@@ -104,7 +105,7 @@ def test_the_last_rule_that_matches_wins_and_none_asks() -> None:
 
 
 @pytest.mark.spec("A-03")
-def test_layers_are_laid_from_the_defaults_to_what_the_agent_says() -> None:
+def test_later_rule_layers_win_from_the_defaults_to_the_agent() -> None:
     order: list[Action] = ["deny", "ask", "allow", "deny"]
     layers = RuleLayers()
     for field, action in zip(RuleLayers.__struct_fields__, order, strict=True):
@@ -117,7 +118,7 @@ def test_layers_are_laid_from_the_defaults_to_what_the_agent_says() -> None:
 
 
 @pytest.mark.spec("A-03")
-def test_what_was_approved_for_good_answers_asks_and_lifts_no_denial() -> None:
+def test_an_approval_answers_asks_and_lifts_no_denial() -> None:
     approved = (rule("edit", "*", "allow"), rule("bash", "git *", "allow"))
     build = LineageRules.from_rules((rule("*", "*", "ask"), rule("bash", "git push *", "deny")))
     plan = LineageRules.from_rules((rule("*", "*", "ask"), rule("edit", "*", "deny")))
@@ -129,7 +130,7 @@ def test_what_was_approved_for_good_answers_asks_and_lifts_no_denial() -> None:
     assert judge(build, approved, "webfetch", []) == "ask"
 
 
-@pytest.mark.parametrize("name", [UNCLEAR, WEBFETCH_LOCAL])
+@pytest.mark.parametrize("name", [UNCLEAR, WEBFETCH_LOCAL, EXTERNAL_AGENT])
 def test_some_permissions_are_allowed_only_by_their_own_name(name: str) -> None:
     everything = rule("*", "*", "allow")
     assert evaluate((everything,), name, "x") == "ask"
@@ -140,8 +141,8 @@ def test_some_permissions_are_allowed_only_by_their_own_name(name: str) -> None:
     assert RuleSet((everything,)).for_permission(name)("x") == "ask"
 
 
-@pytest.mark.parametrize("name", [UNCLEAR, WEBFETCH_LOCAL])
-def test_a_rule_for_everything_does_not_come_back_under_the_name_of_a_permission(name: str) -> None:
+@pytest.mark.parametrize("name", [UNCLEAR, WEBFETCH_LOCAL, EXTERNAL_AGENT])
+def test_a_derived_rule_does_not_allow_permissions_that_need_their_name(name: str) -> None:
     """An agent that may only look has rules of its own for each permission, made from those for all."""
     asks, everything = rule(name, "*", "ask"), rule("*", "*", "allow")
     for under in ((everything, asks), (asks, everything), (everything,)):
@@ -157,7 +158,7 @@ def test_one_denied_pattern_denies_and_one_that_asks_asks() -> None:
     assert decide(laid, "bash", ["mv a b", "rm a", "ls"]) == "deny"
 
 
-def test_a_request_that_names_nothing_is_not_free() -> None:
+def test_a_request_without_patterns_is_judged_by_rules_for_all_patterns() -> None:
     assert decide((rule("bash", "ls", "allow"),), "bash", []) == "ask"
     assert decide((rule("bash", "*", "deny"),), "bash", []) == "deny"
 
@@ -169,13 +170,24 @@ def test_a_tool_denied_outright_is_hidden_and_one_denied_in_part_is_not() -> Non
     assert not is_hidden((), "bash")
 
 
+def test_a_permission_is_denied_for_most_patterns_by_its_rule_for_all_of_them() -> None:
+    def rules_of(*pairs: tuple[str, Action]) -> LineageRules:
+        given = tuple(Rule(permission="edit", pattern=pattern, action=action) for pattern, action in pairs)
+        return LineageRules.from_rules(given)
+
+    assert rules_of(("*", "deny")).denies_most("edit")
+    assert rules_of(("*", "deny"), ("docs/**", "allow")).denies_most("edit")
+    assert not rules_of(("*", "allow"), ("secrets/*", "deny")).denies_most("edit")
+    assert not rules_of(("*", "ask")).denies_most("edit")
+
+
 @pytest.mark.parametrize("tool", ["write", "edit", "patch", "apply_patch", "multiedit"])
-def test_every_tool_that_writes_files_goes_by_edit(tool: str) -> None:
+def test_every_tool_that_writes_files_needs_the_permission_edit(tool: str) -> None:
     assert is_hidden((rule("edit", "*", "deny"),), tool)
     assert not is_hidden((rule("write", "*", "deny"),), tool)
 
 
-def test_configured_rules_keep_their_order_and_know_the_home() -> None:
+def test_configured_rules_keep_their_order_and_expand_the_home_directory() -> None:
     written: dict[str, Action | dict[str, Action]] = {
         "*": "ask",
         "read": {"~/notes/*": "allow", "$HOME": "deny", "~other": "deny", "$HOMELY/*": "ask"},
@@ -205,7 +217,7 @@ def test_a_child_never_exceeds_its_parent(
 
 
 @given(line=st.tuples(effectives, effectives, effectives), permission=names, pattern=texts)
-def test_a_grandchild_is_below_everyone_above_it(
+def test_a_grandchild_never_exceeds_any_session_of_its_lineage(
     line: tuple[LineageRules, LineageRules, LineageRules], permission: str, pattern: str
 ) -> None:
     eldest, middle, youngest = line
@@ -223,7 +235,7 @@ def test_a_floor_makes_rules_stricter_and_never_looser(
 
 
 @given(under=rule_sets, kept=st.lists(names, unique=True), permission=names, pattern=texts)
-def test_confined_rules_keep_what_is_named_and_deny_the_rest(
+def test_confined_rules_keep_named_permissions_and_deny_the_rest(
     under: tuple[Rule, ...], kept: list[str], permission: str, pattern: str
 ) -> None:
     over = under + confine_to(under, kept)
@@ -277,7 +289,7 @@ def test_in_a_map_of_tools_the_last_that_matches_wins() -> None:
     assert only.hides("bash") is True
 
 
-def test_nothing_said_by_anybody_asks() -> None:
+def test_lineage_rules_without_any_rule_ask() -> None:
     assert LineageRules.from_rules().evaluate("bash", "ls") == "ask"
 
 
@@ -308,7 +320,7 @@ _PATTERNS = st.text(alphabet="*?./\\ ae", max_size=6)
     ).map(tuple),
     st.text(alphabet="./\\ aenv", max_size=8),
 )
-def test_what_is_found_out_once_for_many_names_is_the_same(
+def test_a_check_prepared_for_a_permission_agrees_with_evaluate(
     sets: tuple[tuple[Rule, ...], ...], tools: tuple[Rule, ...], name: str
 ) -> None:
     rules = LineageRules(tuple(RuleSet(each, tools) for each in sets))
@@ -317,7 +329,7 @@ def test_what_is_found_out_once_for_many_names_is_the_same(
 
 @pytest.mark.spec("Z-06")
 @given(text=wildcards, other=wildcards | texts)
-def test_an_exact_approval_is_for_its_text_alone_and_no_pattern_for_anything(text: str, other: str) -> None:
+def test_an_exact_approval_covers_its_text_only_and_is_no_pattern(text: str, other: str) -> None:
     approved = (Rule(permission=exact_permission("bash"), pattern=text, action="allow"),)
     asking = LineageRules.from_rules((Rule(permission="*", pattern="*", action="ask"),))
     assert approved_exactly(approved, "bash", (other,)) == (text == other)

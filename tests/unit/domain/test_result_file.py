@@ -6,7 +6,13 @@ import struct
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import Completed, Failed, Settled, render, result_text
+from asyncagents.domain.call.call import (
+    Completed,
+    Failed,
+    Settled,
+    render,
+)
+from asyncagents.domain.call.late_result import result_text
 from asyncagents.domain.call.result_file import ResultFile, file_problem, fit_files, image_size
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import ModelRef
@@ -48,7 +54,7 @@ def png(width: int, height: int) -> bytes:
         (b"text", None),
     ],
 )
-def test_a_frame_is_read_from_the_bytes(data: bytes, frame: tuple[int, int] | None) -> None:
+def test_the_size_of_an_image_is_read_from_its_bytes(data: bytes, frame: tuple[int, int] | None) -> None:
     assert image_size(data) == frame
 
 
@@ -64,7 +70,7 @@ def test_a_frame_is_read_from_the_bytes(data: bytes, frame: tuple[int, int] | No
         (PNG, None),
     ],
 )
-def test_what_a_provider_would_refuse_is_not_shown(data: bytes, why: str | None) -> None:
+def test_a_broken_or_too_large_file_is_reported_with_its_problem(data: bytes, why: str | None) -> None:
     assert file_problem(data) == why
 
 
@@ -74,7 +80,7 @@ def test_only_bytes_that_can_be_shown_make_a_file() -> None:
         ResultFile.from_bytes(b"words", "notes.txt")
 
 
-def test_files_that_do_not_fit_are_words_of_the_output() -> None:
+def test_files_that_do_not_fit_are_named_in_the_output() -> None:
     odd = ResultFile("image/png", "https://example.com/a.png", "a.png")
     done = check_outcome(Completed("Two.", files=(odd, FILE)))
     words = "Two.\n[a.png (image/png) is not shown here: its base64 is broken]"

@@ -23,7 +23,7 @@ def may_write(sandbox: Sandbox | None, path: str) -> bool:
 
 
 @given(st.lists(SANDBOX, max_size=4))
-def test_the_narrowest_writes_what_all_may_write_and_nothing_else(sandboxes: list[Sandbox]) -> None:
+def test_the_narrowest_sandbox_writes_only_paths_that_all_may_write(sandboxes: list[Sandbox]) -> None:
     together = narrowest(sandboxes)
     for path in PATHS:
         assert may_write(together, path) == all(may_write(each, path) for each in sandboxes)
@@ -38,7 +38,7 @@ def test_the_narrowest_writes_what_all_may_write_and_nothing_else(sandboxes: lis
         (ALL, False, False),
     ],
 )
-def test_the_network_is_as_the_sandbox_says_or_as_the_rules_for_webfetch(
+def test_the_network_follows_the_sandbox_or_else_the_rules_for_webfetch(
     rules: tuple[Rule, ...], said: bool | None, network: bool
 ) -> None:
     found = LineageRules((RuleSet(rules, sandbox=Sandbox(network=said)),)).sandbox

@@ -26,7 +26,7 @@ def headed(id: str, seconds: int, signature: str) -> dict[str, str]:
 
 
 @given(SECRETS, IDS, BODIES)
-def test_each_side_accepts_what_the_other_signs(secret: str, id: str, body: str) -> None:
+def test_each_library_accepts_signatures_of_the_other(secret: str, id: str, body: str) -> None:
     seconds, peer = int(time.time()), Webhook(secret)
     theirs = peer.sign(id, datetime.fromtimestamp(seconds, UTC), body)
     assert theirs == sign_standard(secret, id, seconds, body.encode())
@@ -36,7 +36,7 @@ def test_each_side_accepts_what_the_other_signs(secret: str, id: str, body: str)
 
 
 @given(SECRETS, BODIES, st.sampled_from(["secret", "id", "body", "late", "early"]))
-def test_each_side_refuses_what_was_changed(secret: str, body: str, changed: str) -> None:
+def test_each_library_refuses_a_changed_or_mistimed_message(secret: str, body: str, changed: str) -> None:
     now = int(time.time())
     seconds = now + {"late": -330, "early": 330}.get(changed, 0)
     headers = headed("msg_1", seconds, sign_standard(secret, "msg_1", seconds, body.encode()))

@@ -60,7 +60,7 @@ def by_the_letter(stream: bytes) -> list[bytes]:
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.lists(st.integers(0, 120), max_size=8))
-def test_any_stream_cut_anywhere_is_read_by_the_letter(words: list[bytes], cuts: list[int]) -> None:
+def test_any_stream_cut_anywhere_is_decoded_like_the_reference(words: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(words)
     places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
     chunks = [stream[start:end] for start, end in pairwise(places)]
@@ -70,13 +70,13 @@ def test_any_stream_cut_anywhere_is_read_by_the_letter(words: list[bytes], cuts:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30))
-def test_type_and_id_are_the_same_however_the_stream_is_cut(end: bytes, cuts: list[int]) -> None:
+def test_type_and_id_do_not_depend_on_where_the_stream_is_cut(end: bytes, cuts: list[int]) -> None:
     stream = STREAM.replace(b"\n", end)
     places = [0, *sorted(cuts), len(stream)]
     assert events_in(*(stream[start:end] for start, end in pairwise(places))) == EVENTS
 
 
-def test_a_type_that_is_no_text_is_no_failure() -> None:
+def test_an_event_type_that_is_not_utf_8_is_decoded_with_replacements() -> None:
     assert events_in(b"event: \xff\nid: \xff\ndata: x\n\n") == [SseEvent(b"x", "\ufffd", "\ufffd")]
 
 
@@ -97,13 +97,13 @@ def test_data_on_several_lines_is_one_event() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_every_line_end_is_one(end: bytes) -> None:
+def test_every_kind_of_line_end_ends_a_line(end: bytes) -> None:
     stream = end.join([b"event: a", b"data: one", b"", b": note", b"data:two", b"data: three", b"", b""])
     assert decoded(stream) == [b"one", b"two\nthree"]
     assert decoded(*(stream[n : n + 1] for n in range(len(stream)))) == [b"one", b"two\nthree"]
 
 
-def test_a_byte_order_mark_is_read_over() -> None:
+def test_a_byte_order_mark_is_skipped() -> None:
     assert decoded(b"\xef", b"\xbb\xbfda", b"ta: x\n\n") == [b"x"]
 
 
@@ -132,7 +132,7 @@ def test_an_event_without_end_is_refused(chunks: list[bytes]) -> None:
         decoded(*chunks, limit=100)
 
 
-def test_many_short_lines_of_one_event_count_with_what_they_take() -> None:
+def test_empty_lines_of_an_event_count_towards_its_limit() -> None:
     """Sixteen million empty lines would be as many objects."""
     decoder = SseDecoder(LIMIT)
     for _ in range(10):

@@ -52,12 +52,14 @@ def waits_for(pending_id: str, tool: str, timeout: int | None = None) -> Waiting
         pytest.param("idle", (call(Requested()),), Idle(), id="a call that is not open counts for nothing"),
     ],
 )
-def test_status(state: ControlState, calls: tuple[Call, ...], expected: Status) -> None:
+def test_the_status_follows_from_the_state_and_the_open_calls(
+    state: ControlState, calls: tuple[Call, ...], expected: Status
+) -> None:
     assert session_status(replace(CONTROL, state=state), calls) == expected
 
 
 @pytest.mark.spec("C-06")
-def test_a_waiting_status_names_the_call_and_leaves_out_a_deadline_that_is_not_there() -> None:
+def test_a_waiting_status_names_its_call_and_omits_a_missing_deadline() -> None:
     wire = msgspec.json.decode(encode(waits_for("tool_1", "deploy", 900)))
     assert wire == {
         "type": "waiting_async",
@@ -72,7 +74,9 @@ def test_a_waiting_status_names_the_call_and_leaves_out_a_deadline_that_is_not_t
 @pytest.mark.spec("C-05", "C-06")
 @pytest.mark.parametrize(("attempt", "shown"), [(0, 1), (1, 1), (4, 4)])
 @pytest.mark.parametrize("state", ["idle", "ready", "running"])
-def test_a_request_in_backoff_shows_whoever_runs_it(state: ControlState, attempt: int, shown: int) -> None:
+def test_a_request_in_backoff_is_shown_as_a_retry_in_every_state(
+    state: ControlState, attempt: int, shown: int
+) -> None:
     backoff = Backoff(RequestId("req_1"), MessageId("msg_1"), attempt, 9_000, "overloaded")
     expected = Retry(attempt=shown, message="overloaded", next=9_000)
     assert session_status(replace(CONTROL, state=state), (), backoff) == expected

@@ -62,7 +62,7 @@ def test_a_run_is_counted_from_where_it_began() -> None:
 
 
 @pytest.mark.spec("Z-05")
-def test_what_people_did_with_a_session_between_two_runs_is_of_neither() -> None:
+def test_calls_between_two_runs_count_for_neither_run() -> None:
     first = end(build_task(began=NOW), account(["read"], 10), NOW)
     again = resume(first, account(["read", "bash"], 90), NOW)
     second = end(again, account(["read", "bash", "grep"], 95), NOW)
@@ -73,7 +73,7 @@ def test_what_people_did_with_a_session_between_two_runs_is_of_neither() -> None
 
 
 @pytest.mark.spec("Z-05")
-def test_a_run_that_did_nothing_has_no_facts_of_others() -> None:
+def test_a_run_without_calls_has_zero_figures_beside_the_totals() -> None:
     first = end(build_task(began=NOW), account(["read", "bash"], 10), NOW)
     second = end(resume(first, account(["read", "bash"], 10), NOW), account(["read", "bash"], 10), NOW)
     told = metadata_text(second)
@@ -86,7 +86,7 @@ def test_a_run_that_did_nothing_has_no_facts_of_others() -> None:
 
 @given(st.lists(st.lists(st.sampled_from(["read", "bash", "grep"]), max_size=9), min_size=1, max_size=5))
 @pytest.mark.spec("Z-05")
-def test_all_runs_together_come_to_what_the_session_came_to(runs: list[list[str]]) -> None:
+def test_the_totals_of_all_runs_equal_the_account_of_the_session(runs: list[list[str]]) -> None:
     calls: list[str] = []
     task = build_task(began=NOW)
     for number, run in enumerate(runs):
@@ -106,7 +106,7 @@ def _totals(whole: Account) -> Totals:
 
 
 @pytest.mark.spec("Z-05")
-def test_what_an_older_program_summed_over_runs_is_called_a_total() -> None:
+def test_sums_that_an_older_program_stored_are_labelled_as_totals() -> None:
     """It kept the calls and tokens of all runs, and the time of the last one."""
     mixed = build_task(status="completed", ended=NOW, run=1, resumes=1, account=account(["read"] * 3, 30))
     told = metadata_text(mixed)

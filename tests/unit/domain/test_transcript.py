@@ -59,7 +59,7 @@ FIVE = [asked(text(f"text {n}"), id=f"msg_{n}") for n in range(1, 6)]
 
 
 @pytest.mark.spec("T-04")
-def test_a_transcript_has_each_message_with_its_id_and_who_spoke() -> None:
+def test_a_transcript_has_each_message_with_its_id_and_role() -> None:
     entries = [asked(text("Where?")), answered(thought("hm"), done("a file", path="x.py"), text("Here."))]
     assert transcript(entries, Transcript()) == (
         '<task_message id="msg_1" role="user">\n'
@@ -104,14 +104,14 @@ def test_a_reader_goes_on_after_the_last_message_it_has_seen() -> None:
     assert transcript(FIVE, Transcript(since_message_id="msg_5")) == "No new messages."
 
 
-def test_a_transcript_says_why_it_is_empty() -> None:
+def test_an_empty_transcript_names_the_reason() -> None:
     assert transcript([], Transcript()) == "No messages yet."
     assert transcript(FIVE, Transcript(since_message_id="msg_9")) == (
         'There is no message "msg_9" in this session: leave since_message_id out.'
     )
 
 
-def test_a_limit_below_one_still_gets_on() -> None:
+def test_a_message_limit_below_one_shows_one_message() -> None:
     told = transcript(FIVE, Transcript(message_limit=0))
     assert told.count("<task_message ") == 1
 
@@ -142,7 +142,7 @@ def test_an_error_without_a_message_is_named(error: UnknownFailure, name: str) -
     assert inside == Envelope("task_error", f'error_type="{name}"', "")
 
 
-def test_what_is_not_for_a_model_or_not_known_is_left_out() -> None:
+def test_synthetic_ignored_and_unknown_parts_are_left_out() -> None:
     unknown = UnknownPart(b"{}", type="new", id=None, session_id=None, message_id=None)
     entry = answered(
         text("hint", synthetic=True),

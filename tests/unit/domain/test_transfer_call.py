@@ -33,5 +33,5 @@ STATES: tuple[CallState, ...] = (
 @pytest.mark.parametrize(
     "call", [REQUESTED, *map(REQUESTED.with_state, STATES)], ids=lambda call: type(call.state).__name__
 )
-def test_a_call_is_read_again_as_it_was(call: Call) -> None:
+def test_a_call_round_trips_through_its_mark(call: Call) -> None:
     assert call_from_mark(call_mark(call), render(call)) == call

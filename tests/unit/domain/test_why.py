@@ -5,6 +5,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
+from asyncagents.domain.agent.external_session import ExternalSession, PromptUnderWay
 from asyncagents.domain.call.ask import Question, QuestionRequest
 from asyncagents.domain.call.call import Requested, Running, WaitFor
 from asyncagents.domain.conversation.failure import aborted_error, api_error, unknown_error
@@ -25,6 +26,13 @@ BACKOFF = Backoff(
     failure="overloaded",
 )
 CHILD = SessionId("ses_child")
+EXTERNAL = ExternalSession(
+    session_id=SESSION,
+    external_id="their-1",
+    agent="reviewer",
+    command=("reviewer", "--acp"),
+    prompt=PromptUnderWay(step_id=MessageId("msg_2"), sent=NOW - 8_000),
+)
 WATCH = replace(open_state("wait", due=NOW + 9_000), watch=WaitFor(CHILD, "asyncagents_output"))
 SHIP = replace(
     open_state("async", due=NOW + 9_000),
@@ -58,7 +66,8 @@ CASES: list[tuple[Situation, WhyCode, str]] = [
     (
         situation(calls=(call(open_state("async")), call(SHIP, ask_id="que_1"))),
         "question",
-        'It waits for release managers to decide "Ship it?", at most 9 s more: answer que_1.',
+        'It waits for release managers to decide "Ship it?", at most 9 s more: '
+        "answer with `asyncagents answer que_1`.",
     ),
     (situation(calls=(call(SHIP, ask_id="que_1"), call(TASK))), "task", "for a task to end"),
     (situation(calls=(call(TASK),)), "task", "It waits for a task to end: ses_child."),
@@ -66,9 +75,42 @@ CASES: list[tuple[Situation, WhyCode, str]] = [
     (situation(calls=(call(open_state("wait", due=NOW + 9_000)),)), "wait", "It waits, at most 9 s more."),
     (situation(calls=(call(open_state("async")),)), "async", "the result of deploy (tool_1)"),
     (
+        situation(RUNS, owner_lives=True, external=EXTERNAL),
+        "external_agent",
+        "It waits for the external agent reviewer, asked 8 s ago.",
+    ),
+    (
         situation(replace(RUNS, backoff=RequestId("req_1")), backoff=BACKOFF),
         "retry",
         "(overloaded) and is asked again in 7 s",
+    ),
+    (
+        situation(replace(IDLE, backoff=RequestId("req_1")), backoff=replace(BACKOFF, next_at=NOW - 1_999)),
+        "retry",
+        "(overloaded) and is asked again in 0 s",
+    ),
+    (
+        situation(replace(IDLE, backoff=RequestId("req_1")), backoff=replace(BACKOFF, next_at=NOW - 2_000)),
+        "no_worker",
+        "(overloaded) and may be asked again now, and no process serves it: run it with `asyncagents run",
+    ),
+    (
+        situation(
+            replace(IDLE, backoff=RequestId("req_1")),
+            backoff=replace(BACKOFF, next_at=NOW - 9_000),
+            served=True,
+        ),
+        "retry",
+        "(overloaded) and is asked again in 0 s",
+    ),
+    (
+        situation(
+            replace(RUNS, backoff=RequestId("req_1")),
+            backoff=replace(BACKOFF, next_at=NOW - 9_000),
+            owner_lives=True,
+        ),
+        "retry",
+        "(overloaded) and is asked again in 0 s",
     ),
     (situation(children=(build_task(),)), "tasks", "until a background task of its own ends."),
     (situation(children=(build_task(), build_task())), "tasks", "until 2 background tasks of its own end."),
@@ -102,11 +144,11 @@ def test_every_code_has_a_situation() -> None:
     ("open_call", "on"),
     [(call(TASK), CHILD), (call(WATCH), CHILD), (call(open_state("async")), "tool_1")],
 )
-def test_what_it_waits_for_is_named(open_call: Any, on: str) -> None:
+def test_a_waiting_session_names_the_task_or_call_that_it_waits_for(open_call: Any, on: str) -> None:
     assert explain_session(situation(calls=(open_call,))).on == (on,)
 
 
-def test_a_person_comes_before_a_task_and_a_task_before_what_comes_by_itself() -> None:
+def test_asks_are_reported_before_tasks_waits_and_async_calls() -> None:
     calls = [
         call(open_state("async"), id="tool_1"),
         call(WATCH, id="tool_2"),
@@ -117,5 +159,5 @@ def test_a_person_comes_before_a_task_and_a_task_before_what_comes_by_itself() -
     assert found == ["async", "wait", "task", "permission"]
 
 
-def test_a_call_that_has_not_begun_keeps_nobody() -> None:
+def test_a_session_with_only_a_requested_call_counts_as_idle() -> None:
     assert explain_session(situation(calls=(call(Requested()),))).code == "idle"

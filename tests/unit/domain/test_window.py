@@ -39,14 +39,14 @@ from tests.support.domain.state import SESSION, call, user
         pytest.param(Window(output=5_000), 100, None, id="nobody knows the context"),
     ],
 )
-def test_the_room_is_what_the_next_answer_does_not_need(
+def test_the_room_is_the_window_without_the_space_of_the_next_answer(
     window: Window, reserved: int | None, room: int | None
 ) -> None:
     assert window.room(reserved) == room
 
 
 @given(st.integers(1, 10**7), st.integers(0, 10**7), st.integers(0, 10**7))
-def test_there_is_always_some_room_and_never_more_than_there_is(
+def test_the_room_is_between_half_of_the_window_and_all_of_it(
     context: int, output: int, reserved: int
 ) -> None:
     for window in (Window(context=context, output=output), Window(context=context)):
@@ -57,7 +57,7 @@ def test_there_is_always_some_room_and_never_more_than_there_is(
 
 
 @pytest.mark.spec("S-09")
-def test_what_was_read_from_a_cache_or_written_to_one_counts_like_the_rest() -> None:
+def test_cached_tokens_count_like_other_tokens() -> None:
     tokens = Tokens(input=1, output=20, reasoning=4_000, cache=CacheTokens(read=300, write=50_000))
     assert tokens_used(tokens) == 50_321
 
@@ -72,7 +72,7 @@ def test_words_take_a_token_for_four_bytes() -> None:
     assert estimate_part(text("x" * 400, ignored=True)) == 0
 
 
-def test_an_image_is_weighed_by_its_frame_and_a_text_by_its_words() -> None:
+def test_an_image_has_a_fixed_estimate_and_a_text_file_one_by_its_length() -> None:
     def file(mime: str, size: int) -> FilePart:
         url = f"data:{mime};base64,{'A' * size}"
         return FilePart(id=PartId("prt_1"), session_id=SESSION, message_id=user().id, mime=mime, url=url)

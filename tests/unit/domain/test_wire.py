@@ -76,7 +76,7 @@ def test_an_event_round_trips(body: Any) -> None:
     assert event.session_id == body["properties"].get("sessionID")
 
 
-def test_events_we_do_not_model_are_kept() -> None:
+def test_events_of_an_unknown_type_are_kept() -> None:
     _, event = parse_frame(raw(read_body("events")["server.connected"]))
     assert isinstance(event, UnknownEvent)
     assert event.type == "server.connected"

@@ -80,7 +80,7 @@ def test_build_may_do_all_and_asks_where_it_gets_risky() -> None:
 
 @pytest.mark.spec("A-01")
 @pytest.mark.parametrize("name", ["build", "plan", "general", "explore"])
-def test_secrets_in_env_files_are_read_only_if_a_person_says_so(name: str) -> None:
+def test_reading_an_env_file_asks_unless_it_is_an_example(name: str) -> None:
     agent = agents().get(name)
     assert [may(agent, "read", file) for file in ("a/.env", ".env.local", ".env.example", "a.py")] == [
         "ask", "ask", "allow", "allow",
@@ -123,7 +123,7 @@ def test_hidden_agents_may_do_nothing(name: str) -> None:
     st.sampled_from(["bash", "read", "edit", "question", "webfetch", "other"]),
     st.sampled_from(["x", "git a", "y"]),
 )
-def test_what_the_user_forbids_to_all_no_built_in_rule_allows(
+def test_no_built_in_rule_loosens_a_permission_that_the_user_restricts(
     permission: Permission, name: str, pattern: str
 ) -> None:
     """Built-in rules come after the user's own and win: they must not open what those close."""
@@ -143,7 +143,7 @@ def test_an_agents_own_rules_win_over_the_built_in_ones() -> None:
 
 @pytest.mark.spec("A-03")
 @pytest.mark.parametrize("permission", ["unclear_command", "guarded_place"])
-def test_a_rule_for_everything_lets_no_agent_do_what_takes_a_name(permission: str) -> None:
+def test_a_wildcard_rule_does_not_allow_permissions_that_need_their_name(permission: str) -> None:
     for agent in agents(permission={"*": "allow", "bash": "allow", "edit": "allow"}).list():
         assert may(agent, permission, "x") == "ask"
     named = agents(permission={permission: "allow"})
@@ -151,7 +151,7 @@ def test_a_rule_for_everything_lets_no_agent_do_what_takes_a_name(permission: st
 
 
 @pytest.mark.spec("A-03")
-def test_a_child_of_plan_cannot_edit_whatever_its_own_rules_say() -> None:
+def test_a_child_of_plan_cannot_edit_even_if_its_own_rules_allow_it() -> None:
     free = agents(agent={"free": AgentConfig(permission={"*": "allow"})})
     child = LineageRules.from_rules(free.get("free").layers.rules)
     parent = LineageRules.from_rules(free.get("plan").layers.rules)
@@ -161,7 +161,7 @@ def test_a_child_of_plan_cannot_edit_whatever_its_own_rules_say() -> None:
 
 
 @pytest.mark.spec("A-02")
-def test_configuration_is_laid_over_the_file_and_that_over_what_is_built_in() -> None:
+def test_config_overrides_an_agent_file_and_the_file_the_built_in_agent() -> None:
     model = ModelRef(provider_id="p", model_id="m")
     file = AgentConfig(
         description="File",
@@ -191,7 +191,7 @@ def test_configuration_is_laid_over_the_file_and_that_over_what_is_built_in() ->
     assert known.get("title").temperature == 0.0
 
 
-def test_an_agent_of_ones_own_borrows_what_it_does_not_say() -> None:
+def test_a_custom_agent_takes_missing_settings_from_a_built_in_one() -> None:
     known = agents(
         agent={"one": AgentConfig(mode="primary"), "two": AgentConfig(mode="subagent"), "all": AgentConfig()}
     )
@@ -211,7 +211,7 @@ def test_a_disabled_agent_is_gone_and_the_error_names_those_that_are_left() -> N
     known = agents(agent={"plan": AgentConfig(disable=True), "zed": AgentConfig(hidden=True)})
     with pytest.raises(InvalidInput) as caught:
         known.get("plan")
-    assert str(caught.value) == "no agent is called 'plan': use one of build, explore, general"
+    assert str(caught.value) == "there is no agent 'plan': there are build, explore, general"
 
 
 def test_the_default_comes_first_and_hidden_ones_only_on_request() -> None:
@@ -221,7 +221,7 @@ def test_the_default_comes_first_and_hidden_ones_only_on_request() -> None:
     assert {agent.name for agent in known.list(hidden=True)} == {*BUILT_IN, "aaa"}
 
 
-def test_without_build_the_first_that_can_talk_is_the_default() -> None:
+def test_without_build_the_first_visible_primary_agent_is_the_default() -> None:
     off = AgentConfig(disable=True)
     assert agents(agent={"build": off}).default().name == "plan"
     with pytest.raises(ConfigError, match="no agent is left to talk to"):
@@ -229,7 +229,7 @@ def test_without_build_the_first_that_can_talk_is_the_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["general", "title", "nobody"])
-def test_a_default_that_cannot_be_one_is_refused(name: str) -> None:
+def test_an_unusable_default_agent_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"default_agent is '{name}', which cannot be one: use build, plan"):
         agents(default_agent=name)
 
@@ -249,7 +249,7 @@ def test_the_system_prompt_has_its_pieces_in_order_and_never_varies() -> None:
     assert text == system_prompt(build, FACTS, rules, skills[::-1])
 
 
-def test_a_skill_that_is_denied_is_not_told() -> None:
+def test_a_denied_skill_is_not_in_the_system_prompt() -> None:
     skills = [Skill(name=name, description="d", path=Path("/s")) for name in ("pdf", "zip")]
     build = agents(permission={"skill": {"pdf": "deny"}}).get("build")
     assert "- pdf" not in system_prompt(build, FACTS, skills=skills)
@@ -268,7 +268,7 @@ def test_instructions_cannot_leave_their_tag(closing: str) -> None:
 
 
 @pytest.mark.spec("O-05")
-def test_whoever_has_todos_is_told_how_to_keep_them_and_nobody_else() -> None:
+def test_only_agents_with_todos_have_the_todo_text_in_their_system_prompt() -> None:
     known = agents()
     told = {
         agent.name for agent in known.list(hidden=True) if prompt_text("todo") in system_prompt(agent, FACTS)

@@ -20,7 +20,7 @@ async def heard(subscription: Subscription, count: int) -> list[Event]:
     return [await anext(events) for _ in range(count)]
 
 
-async def test_a_listener_hears_its_session_in_order_and_no_other() -> None:
+async def test_a_listener_gets_only_events_of_its_session_in_order() -> None:
     bus = Bus()
     with bus.subscribe(ONE) as one, bus.subscribe(TWO) as two:
         events: list[Event] = [SessionError(session_id=ONE), idle(TWO), idle(ONE)]
@@ -30,7 +30,7 @@ async def test_a_listener_hears_its_session_in_order_and_no_other() -> None:
         assert await heard(two, 1) == [events[1]]
 
 
-async def test_a_listener_to_all_hears_everything_once() -> None:
+async def test_a_listener_to_all_sessions_gets_every_event_once() -> None:
     bus = Bus()
     with bus.subscribe() as everything:
         events: list[Event] = [idle(ONE), SessionError(), idle(TWO)]
@@ -40,7 +40,7 @@ async def test_a_listener_to_all_hears_everything_once() -> None:
         assert await heard(everything, 4) == [*events, idle(ONE)]
 
 
-async def test_a_listener_that_falls_behind_gets_what_fits_and_is_cut_off() -> None:
+async def test_a_slow_listener_gets_the_events_that_fit_and_is_cut_off() -> None:
     bus = Bus(size=3)
     with bus.subscribe(ONE) as slow:
         for _ in range(10):
@@ -60,7 +60,7 @@ async def test_a_listener_that_keeps_up_is_never_cut_off() -> None:
         assert not quick.lagging
 
 
-async def test_a_slow_listener_costs_the_others_nothing() -> None:
+async def test_a_slow_listener_does_not_make_the_others_lag() -> None:
     bus = Bus(size=2)
     with bus.subscribe(ONE) as slow, bus.subscribe(ONE) as quick:
         events = aiter(quick)
@@ -71,7 +71,7 @@ async def test_a_slow_listener_costs_the_others_nothing() -> None:
         assert quick.lagging is False
 
 
-async def test_nothing_is_kept_for_who_has_left() -> None:
+async def test_a_closed_subscription_gets_no_further_events() -> None:
     bus = Bus()
     with bus.subscribe(ONE) as first:
         bus.publish(idle(ONE))

@@ -173,7 +173,9 @@ IDLE = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5)
         ),
     ],
 )
-def test_between_turns_and_at_their_edges(session: Snapshot, decision: Decision) -> None:
+def test_each_snapshot_between_turns_or_at_their_edges_has_its_decision(
+    session: Snapshot, decision: Decision
+) -> None:
     assert decide(session) == decision
 
 
@@ -243,7 +245,7 @@ def test_a_cancelled_turn_does_nothing_but_end(session: Snapshot) -> None:
 
 @pytest.mark.spec("C-03")
 @given(sessions)
-def test_the_model_is_asked_only_when_no_call_runs_or_holds_and_nothing_went_wrong(session: Snapshot) -> None:
+def test_the_model_is_asked_only_without_running_calls_and_without_errors(session: Snapshot) -> None:
     if decide(session) == CallModel():
         assert not engaged(session)
         assert not any((session.is_blocked, session.is_cancelled, session.in_crash_loop))
@@ -253,7 +255,7 @@ def test_the_model_is_asked_only_when_no_call_runs_or_holds_and_nothing_went_wro
 
 @pytest.mark.spec("C-03")
 @given(sessions)
-def test_the_model_is_not_asked_again_after_its_answer_unless_there_is_more_to_read(
+def test_the_model_is_asked_after_its_answer_only_if_input_is_unread(
     session: Snapshot,
 ) -> None:
     answered = isinstance(session.step, AssistantMessage) and session.step.finish != "tool-calls"

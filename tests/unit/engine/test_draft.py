@@ -93,7 +93,7 @@ def address(part: Part) -> tuple[str, str]:
 
 
 @pytest.mark.spec("C-02")
-def test_the_frame_of_a_stream_shows_nothing() -> None:
+def test_start_and_finish_events_of_a_stream_change_no_part() -> None:
     assert take(draft(), StreamStart(), StepStart(), StepFinish("stop"), StreamFinish()) == [None] * 4
 
 
@@ -135,7 +135,7 @@ def test_reasoning_keeps_its_spaces_and_the_providers_metadata() -> None:
 
 
 @pytest.mark.spec("C-02")
-def test_an_empty_delta_is_no_news() -> None:
+def test_an_empty_delta_is_no_change() -> None:
     assert take(draft(), TextStart("t"), TextDelta("t", ""))[1] is None
 
 
@@ -161,7 +161,7 @@ def test_a_call_that_comes_without_its_beginning_is_shown_too() -> None:
 
 
 @pytest.mark.spec("C-02")
-def test_a_finished_step_reports_what_it_took() -> None:
+def test_a_finished_step_reports_its_tokens_and_cost() -> None:
     end = ended(TextStart("t"), TextDelta("t", "Hi"), StepFinish("stop", SPENT, 0.25))
     assert end.request_id == "req_1"
     assert end.tokens == SPENT
@@ -192,7 +192,7 @@ def test_parts_sort_in_the_order_in_which_they_came() -> None:
     assert [*shown, finish] == sorted([*shown, finish])
 
 
-def test_what_is_unsaved_is_handed_out_once() -> None:
+def test_unsaved_parts_are_returned_once() -> None:
     made = draft()
     take(made, TextStart("t"))
     assert made.take_unsaved_parts() == ()
@@ -271,7 +271,7 @@ ENDINGS = {
 
 @pytest.mark.spec("C-01")
 @pytest.mark.parametrize("name", ENDINGS)
-def test_how_a_step_ends(name: str) -> None:
+def test_a_step_ends_according_to_its_events(name: str) -> None:
     ending = ENDINGS[name]
     end = ended(*ending.given)
     assert end.message.finish == ending.finish
@@ -301,7 +301,7 @@ def test_an_aborted_step_has_an_aborted_error_and_no_finish(before: tuple[ModelE
 
 
 @pytest.mark.spec("C-01")
-def test_a_call_knows_its_turn_its_input_and_what_a_second_run_would_do() -> None:
+def test_a_call_has_its_turn_its_input_and_its_effect() -> None:
     end = ended(*WHOLE, ToolCallReady("d", "write", {"path": "b"}), StepFinish("tool-calls"))
     read, write = end.calls
     assert read.call_id == "c"
@@ -423,13 +423,13 @@ def test_nothing_stays_half_open_and_deltas_rebuild_every_text(
 
 
 @pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0])
-def test_a_cost_that_is_no_price_counts_as_nothing(cost: float) -> None:
+def test_an_invalid_cost_counts_as_zero(cost: float) -> None:
     made = draft()
     made.apply_event(StepFinish("stop", cost=cost), 150)
     assert made.end(200, {}).message.cost == 0
 
 
-def test_a_failure_that_no_database_could_keep_is_still_a_failure() -> None:
+def test_a_surrogate_in_the_message_of_a_failure_is_replaced() -> None:
     made = draft()
     made.apply_event(StreamError(api_error("half a \udc80 character", is_retryable=True)), 150)
     error = made.end(200, {}).message.error
@@ -438,7 +438,7 @@ def test_a_failure_that_no_database_could_keep_is_still_a_failure() -> None:
     assert error.data.is_retryable is True
 
 
-def test_half_characters_in_names_and_metadata_do_not_end_the_run() -> None:
+def test_surrogates_in_names_and_metadata_are_replaced() -> None:
     made = draft()
     for event in (
         ReasoningStart("r"),

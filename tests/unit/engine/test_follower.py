@@ -42,20 +42,20 @@ def told(
     return [f"{each.type.removeprefix('task.')} {each.body.decode()}" for each in news]
 
 
-def test_a_look_that_was_read_before_its_own_tells_it_nothing() -> None:
+def test_changes_before_the_cursor_of_a_subscriber_are_left_out() -> None:
     subscriber = BoardSubscriber(at(10))
     assert told(subscriber, change("a", 9), change("b", 10), upto=10, c="old") == []
     assert subscriber.point == at(10)
 
 
-def test_of_a_look_that_goes_further_than_its_own_it_takes_what_is_new() -> None:
+def test_a_subscriber_takes_the_changes_of_a_later_read() -> None:
     subscriber = BoardSubscriber(at(10))
     heard = told(subscriber, change("a", 9, born=9), change("b", 12, born=10), upto=12, c="new")
     assert heard == ["updated b@12", "updated a@9", "updated new"], "a may have done more than its row tells"
     assert subscriber.point == at(12)
 
 
-def test_what_came_and_ended_meanwhile_is_told_as_both_and_an_end_once() -> None:
+def test_a_task_created_and_ended_between_reads_gives_both_events_once() -> None:
     subscriber = BoardSubscriber(at(10))
     ended = change("a", 14, "task.completed", born=11, done=14)
     assert told(subscriber, ended, upto=14) == ["created a@14", "completed a@14"]
@@ -63,7 +63,7 @@ def test_what_came_and_ended_meanwhile_is_told_as_both_and_an_end_once() -> None
     assert told(subscriber, read, upto=20) == ["updated a@20"]
 
 
-def test_who_reads_piece_by_piece_is_told_of_launches_that_earlier_pieces_passed_by() -> None:
+def test_a_read_in_pieces_reports_a_creation_that_an_earlier_piece_skipped() -> None:
     subscriber = BoardSubscriber(at(0))
     assert told(subscriber, change("b", 5, born=5), upto=5, more=True) == ["created b@5"]
     late = change("a", 9, "task.error", born=2, done=9)
@@ -74,7 +74,7 @@ def test_who_reads_piece_by_piece_is_told_of_launches_that_earlier_pieces_passed
     ]
 
 
-def test_a_cursor_never_promises_what_was_not_told() -> None:
+def test_the_cursor_of_an_event_covers_only_events_that_were_sent() -> None:
     subscriber = BoardSubscriber(at(3, level=2))
     board_changes = BoardChanges(
         point=at(9, level=9),
@@ -97,7 +97,7 @@ def test_a_cursor_never_promises_what_was_not_told() -> None:
     assert news[-1].cursor == "e-0-9"
 
 
-async def test_one_that_does_not_keep_up_is_cut_off_and_holds_nothing() -> None:
+async def test_a_slow_subscriber_is_cut_off_and_holds_no_changes() -> None:
     subscriber = BoardSubscriber(at(0), size=2)
     subscriber.attach()
     looks = [BoardChanges(point=at(rev), changes=(change("a", rev),)) for rev in (1, 2, 3)]
@@ -107,7 +107,7 @@ async def test_one_that_does_not_keep_up_is_cut_off_and_holds_nothing() -> None:
     assert subscriber.point == at(0)
 
 
-async def test_one_look_however_long_is_taken_by_one_that_has_taken_all_before() -> None:
+async def test_a_subscriber_with_an_empty_queue_takes_a_read_of_any_length() -> None:
     subscriber = BoardSubscriber(at(0), size=2)
     subscriber.attach()
     long = BoardChanges(point=at(9), changes=tuple(change("a", rev) for rev in range(1, 9)))
@@ -115,7 +115,7 @@ async def test_one_look_however_long_is_taken_by_one_that_has_taken_all_before()
     assert await subscriber.next() is long
 
 
-def test_a_reset_begins_again_where_it_says() -> None:
+def test_a_reset_moves_a_subscriber_to_its_cursor() -> None:
     subscriber = BoardSubscriber(at(3))
     assert subscriber.reset_to(BoardChanges(point=at(9), reset=True)) == BoardUpdate("e-0-9", "reset", b"{}")
     assert told(subscriber, change("a", 12, born=10), upto=12) == ["created a@12"]

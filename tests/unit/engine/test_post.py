@@ -63,7 +63,7 @@ def test_each_try_waits_longer_than_the_one_before_and_is_spread(attempt: int, l
     assert retry_pause_ms(attempt, None, Most()) == least + least // 10 - 1
 
 
-def test_a_receiver_that_is_down_for_a_day_is_still_told() -> None:
+def test_the_tries_of_a_delivery_span_more_than_three_days() -> None:
     assert sum(RETRY_PAUSES_MS) > 3 * 24 * HOUR
 
 
@@ -79,14 +79,16 @@ def test_a_receiver_that_is_down_for_a_day_is_still_told() -> None:
         (1e308, 24 * HOUR),
     ],
 )
-def test_who_asks_for_more_time_gets_it_up_to_a_day_and_never_less(asked: float | None, waits: int) -> None:
+def test_the_pause_follows_the_receiver_up_to_a_day_and_is_never_shorter(
+    asked: float | None, waits: int
+) -> None:
     verdict = judge_response(WebhookResponse(429, asked), 2, now=NOW, rng=Least())
     assert verdict == DeliveryRetry(NOW + waits, "the receiver answered 429")
 
 
 @pytest.mark.spec("P-12")
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_any_yes_is_a_delivery(status: int) -> None:
+def test_any_2xx_response_completes_a_delivery(status: int) -> None:
     assert judge_response(WebhookResponse(status), 10, now=NOW, rng=Least()) == DeliveryDone()
 
 
@@ -102,7 +104,7 @@ def test_any_yes_is_a_delivery(status: int) -> None:
         (Unreachable("it cannot be reached: refused"), "it cannot be reached: refused"),
     ],
 )
-def test_what_may_go_better_is_tried_nine_times_more_and_then_given_up(
+def test_a_failed_delivery_is_tried_nine_times_more_and_then_given_up(
     answer: DeliveryResponse, why: str
 ) -> None:
     for attempt in range(1, 10):
@@ -118,18 +120,18 @@ def test_what_may_go_better_is_tried_nine_times_more_and_then_given_up(
 @pytest.mark.parametrize(
     "answer", [WebhookResponse(410), DeliveryForbidden("10.0.0.1 is not a public address")]
 )
-def test_what_cannot_go_better_is_given_up_at_once(answer: DeliveryResponse) -> None:
+def test_a_gone_or_forbidden_receiver_ends_a_delivery_at_once(answer: DeliveryResponse) -> None:
     assert isinstance(judge_response(answer, 1, now=NOW, rng=Least()), DeliveryDead)
 
 
-async def test_a_runtime_that_tells_nobody_says_how_to_change_that() -> None:
+async def test_a_runtime_without_webhooks_names_the_setting_that_enables_them() -> None:
     answer = await refuse_delivery(SignedRequest("https://x.test", {}, b""))
     assert isinstance(answer, DeliveryForbidden)
     assert "async_tools.webhooks.enabled" in answer.why
 
 
 @pytest.mark.spec("P-12")
-def test_a_letter_is_signed_in_both_ways_with_what_was_agreed() -> None:
+def test_a_delivery_has_a_standard_and_a_plain_signature() -> None:
     raw = b"0123456789abcdef0123456789abcdef"
     secret = "whsec_" + base64.b64encode(raw).decode()
     request = sign_delivery(parcel(), (Secret(secret),), NOW)
@@ -145,7 +147,7 @@ def test_a_letter_is_signed_in_both_ways_with_what_was_agreed() -> None:
     assert request.headers["user-agent"].startswith("asyncagents")
 
 
-def test_while_keys_change_every_one_of_them_verifies_and_the_first_signs_plainly() -> None:
+def test_a_delivery_is_signed_with_all_secrets_and_plainly_with_the_first() -> None:
     told, newer = "whsec_dG9sZA==", "whsec_bmV3ZXI="
     request = sign_delivery(parcel(), (Secret(told), Secret(newer)), NOW)
     for known in (told, newer):
@@ -154,7 +156,7 @@ def test_while_keys_change_every_one_of_them_verifies_and_the_first_signs_plainl
     assert verify_signature(plain, request.body, [told], NOW) == ValidSignature()
 
 
-def test_no_secret_shows_in_what_is_printed_of_a_parcel() -> None:
+def test_the_repr_of_a_delivery_shows_no_secret() -> None:
     assert "whsec" not in repr(parcel(Secret("whsec_hidden")))
 
 
@@ -170,5 +172,5 @@ def test_no_secret_shows_in_what_is_printed_of_a_parcel() -> None:
         ("http://x:y/", "an address that cannot be read"),
     ],
 )
-def test_of_an_address_only_what_holds_no_token_is_logged(url: str, logged: str) -> None:
+def test_only_scheme_host_and_port_of_an_address_are_logged(url: str, logged: str) -> None:
     assert origin_of(url) == logged

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import Call, Completed, Failed, Running, Settled, pending_text, render
+from asyncagents.domain.call.call import (
+    Call,
+    Completed,
+    Failed,
+    Running,
+    Settled,
+    render,
+)
+from asyncagents.domain.call.late_result import pending_text
 from asyncagents.domain.conversation.codec import decode_part
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import aborted_error
@@ -111,7 +119,9 @@ MADE = (ToolCallBlock("toolu_1", "deploy", GIVEN),)
         ),
     ],
 )
-def test_what_the_model_is_told(given: MessageWithParts, expected: list[RequestMessage]) -> None:
+def test_a_message_is_converted_to_request_messages(
+    given: MessageWithParts, expected: list[RequestMessage]
+) -> None:
     assert told(given) == expected
 
 
@@ -140,7 +150,7 @@ def test_a_part_of_an_unknown_type_is_left_out() -> None:
 
 
 @pytest.mark.spec("S-05")
-def test_a_prompt_grows_and_what_was_told_stays() -> None:
+def test_a_model_input_grows_without_changing_earlier_messages() -> None:
     prompt = ModelInput()
     prompt.extend([entry(user(), text("Hi"))], NONE, since=2)
     before = list(prompt.messages)

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from asyncagents.domain.conversation.part import PartTime, TextPart
 from asyncagents.domain.event import Event, PartDelta, PartUpdated
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.engine.event.bus import Bus, Subscription
 from asyncagents.engine.event.relay import MAX_PAYLOAD_BYTES, Relay, RelayedDelta, encode_payloads
+from tests.support.wait import PATIENCE
 
 SESSION, MESSAGE, PART = SessionId("ses_1"), MessageId("msg_1"), PartId("prt_1")
 
@@ -19,12 +21,22 @@ class Wire:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self._news = asyncio.Event()
         self.on_live: Callable[[str], None] = lambda payload: None
         self.has_remote_listeners = True
 
     def send_live(self, payload: str) -> None:
         assert len(payload.encode()) < 8_000
         self.said.append(payload)
+        self._news.set()
+
+    async def take(self) -> list[str]:
+        """The payloads of the next batch."""
+        async with asyncio.timeout(PATIENCE):
+            await self._news.wait()
+        self._news.clear()
+        said, self.said = self.said, []
+        return said
 
 
 class Ears(Subscription):
@@ -72,10 +84,8 @@ class Pair:
         self.listener = Ears()
 
     async def carry(self) -> None:
-        await asyncio.sleep(0.06)
-        for payload in self.wire.said:
+        for payload in await self.wire.take():
             self.far.on_live(payload)
-        self.wire.said.clear()
 
 
 @pytest.fixture
@@ -84,7 +94,7 @@ def pair() -> Pair:
 
 
 @pytest.mark.spec("X-10")
-async def test_pieces_are_joined_and_told_where_somebody_listens(pair: Pair) -> None:
+async def test_deltas_are_joined_and_published_to_a_remote_listener(pair: Pair) -> None:
     with pair.there.attach(pair.listener):
         pair.there.publish(part(""))
         for number in range(10):
@@ -94,14 +104,15 @@ async def test_pieces_are_joined_and_told_where_somebody_listens(pair: Pair) -> 
     assert len(pair.listener.heard) == 2  # the part, and one piece
 
 
-async def test_nothing_is_sent_while_nobody_listens_elsewhere(pair: Pair) -> None:
+async def test_no_delta_is_sent_without_remote_listeners(pair: Pair) -> None:
     pair.wire.has_remote_listeners = False
     pair.here.publish(delta("abc", 0))
-    await asyncio.sleep(0.06)
-    assert pair.wire.said == []
+    pair.wire.has_remote_listeners = True
+    pair.here.publish(delta("def", 3))
+    assert await pair.wire.take() == encode_payloads([RelayedDelta(SESSION, MESSAGE, PART, "text", 3, "def")])
 
 
-async def test_what_comes_before_its_part_waits_for_it(pair: Pair) -> None:
+async def test_a_delta_that_arrives_before_its_part_waits_for_it(pair: Pair) -> None:
     with pair.there.attach(pair.listener):
         pair.here.publish(delta("early", 0))
         await pair.carry()
@@ -111,12 +122,11 @@ async def test_what_comes_before_its_part_waits_for_it(pair: Pair) -> None:
     assert pair.listener.text == "early"
 
 
-async def test_after_a_piece_that_was_lost_nothing_is_told_until_the_row_has_it(pair: Pair) -> None:
+async def test_after_a_lost_delta_no_text_is_published_until_the_row_has_it(pair: Pair) -> None:
     with pair.there.attach(pair.listener):
         pair.there.publish(part(""))
         pair.here.publish(delta("lost", 0))
-        await asyncio.sleep(0.06)
-        pair.wire.said.clear()
+        await pair.wire.take()
         pair.here.publish(delta(" and", 4))
         await pair.carry()
         assert pair.listener.text == ""
@@ -126,7 +136,7 @@ async def test_after_a_piece_that_was_lost_nothing_is_told_until_the_row_has_it(
     assert pair.listener.text == "lost and found"
 
 
-async def test_what_the_row_brought_already_is_not_told_again(pair: Pair) -> None:
+async def test_text_that_the_row_brought_is_not_published_again(pair: Pair) -> None:
     with pair.there.attach(pair.listener):
         pair.there.publish(part("one t"))
         pair.here.publish(delta("one two", 0))
@@ -134,7 +144,7 @@ async def test_what_the_row_brought_already_is_not_told_again(pair: Pair) -> Non
     assert pair.listener.text == "one two"
 
 
-async def test_whoever_comes_in_the_middle_is_told_the_text_so_far(pair: Pair) -> None:
+async def test_a_listener_that_joins_midway_gets_the_text_so_far(pair: Pair) -> None:
     pair.there.publish(part("so "))
     pair.here.publish(delta("far", 3))
     await pair.carry()
@@ -146,18 +156,20 @@ async def test_whoever_comes_in_the_middle_is_told_the_text_so_far(pair: Pair) -
     assert pair.there.streaming_events(lambda session_id: True) == []
 
 
-async def test_pieces_of_others_are_not_sent_on(pair: Pair) -> None:
+async def test_deltas_of_other_processes_are_not_relayed_again(pair: Pair) -> None:
+    own = SessionId("ses_2")
+    pair.there.add_draft(own, list)
     pair.there.publish(part(""))
     pair.here.publish(delta("abc", 0))
     await pair.carry()
-    await asyncio.sleep(0.06)
-    assert pair.far.said == []
+    pair.there.publish(replace(delta("def", 0), session_id=own))
+    assert await pair.far.take() == encode_payloads([RelayedDelta(own, MESSAGE, PART, "text", 0, "def")])
 
 
 @pytest.mark.parametrize(
     "text", ["x" * 30_000, "é" * 9_000, '"' * 9_000, "\U0001f600" * 5_000, "\x01" * 5_000]
 )
-def test_no_payload_is_too_large_and_nothing_is_left_out(text: str) -> None:
+def test_long_deltas_are_split_into_few_payloads_within_the_limit(text: str) -> None:
     pieces = [
         RelayedDelta(SESSION, MESSAGE, PART, "text", 0, text),
         RelayedDelta(SESSION, MESSAGE, PART, "text", 0, "y"),

@@ -40,7 +40,7 @@ def test_the_wait_doubles_and_is_spread(attempt: int, least: int, most: int) -> 
     ("seconds", "least", "most"),
     [(0.0, 0, 99), (1.5, 1_500, 1_749), (60.0, 60_000, 66_099), (-3.0, 0, 99)],
 )
-def test_what_the_provider_asks_for_is_kept(seconds: float, least: int, most: int) -> None:
+def test_the_wait_that_the_provider_requests_is_kept(seconds: float, least: int, most: int) -> None:
     assert retry_pause_ms(BUSY, 5, RetryHint(seconds), Least()) == least
     assert retry_pause_ms(BUSY, 5, RetryHint(seconds), Most()) == most
 
@@ -77,11 +77,11 @@ def test_a_wait_of_more_than_a_day_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
-def test_a_wait_that_is_no_number_is_our_own(odd: float) -> None:
+def test_a_requested_wait_that_is_no_number_is_ignored(odd: float) -> None:
     assert retry_pause_ms(BUSY, 1, RetryHint(odd), Least()) == 2_000
 
 
-def test_only_a_rate_limit_is_everybodys() -> None:
+def test_only_status_429_is_a_rate_limit() -> None:
     limited = api_error("slow down", is_retryable=True, status_code=429)
     assert [is_rate_limited(each) for each in (limited, BUSY, unknown_error("?"), None)] == [
         True,

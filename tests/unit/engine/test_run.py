@@ -17,7 +17,7 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-async def test_an_interrupt_ends_what_is_in_the_scope() -> None:
+async def test_an_interrupt_ends_the_code_in_the_scope() -> None:
     run = Run(SESSION)
     asyncio.get_running_loop().call_soon(run.interrupt)
     with pytest.raises(TimeoutError):
@@ -61,7 +61,7 @@ async def test_an_interrupt_before_the_scope_ends_it_at_once() -> None:
             await forever()
 
 
-async def test_a_failure_in_the_scope_stays_what_it_is() -> None:
+async def test_a_failure_in_the_scope_is_raised_unchanged() -> None:
     run = Run(SESSION)
 
     async def fail() -> None:
@@ -73,7 +73,7 @@ async def test_a_failure_in_the_scope_stays_what_it_is() -> None:
     assert not run.interrupted
 
 
-async def test_the_rows_say_whether_the_interrupted_turn_is_over() -> None:
+async def test_the_snapshot_decides_whether_an_interrupt_is_cleared() -> None:
     run = Run(SESSION)
     run.interrupt()
     run.clear_interrupt(replace(RUNNING, control=replace(RUNNING.control, cancel_rev=6)), run.interrupts)
@@ -93,7 +93,7 @@ async def test_an_interrupt_ends_the_tools() -> None:
     assert task.cancelled()
 
 
-async def test_a_poke_is_kept_until_somebody_waits_and_a_failure_ends_the_wait() -> None:
+async def test_a_wake_is_kept_until_the_next_wait_and_a_failure_ends_the_wait() -> None:
     run = Run(SESSION)
     run.wake()
     await run.wait()
@@ -104,7 +104,7 @@ async def test_a_poke_is_kept_until_somebody_waits_and_a_failure_ends_the_wait()
         await run.wait()
 
 
-async def test_a_task_that_was_cancelled_knows_it() -> None:
+async def test_a_cancelled_asyncio_task_is_seen_as_being_cancelled() -> None:
     found: list[bool] = []
 
     async def look() -> None:

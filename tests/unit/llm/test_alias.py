@@ -27,12 +27,12 @@ def test_an_alias_is_the_newest_of_its_family(alias: str) -> None:
     assert found.model_id == max(family, key=lambda name: [int(n) for n in name.split("-") if n.isdigit()])
 
 
-def test_sonnet_is_what_anthropic_answers_with_by_default() -> None:
+def test_the_alias_sonnet_is_the_default_model_of_anthropic() -> None:
     assert find_alias(config("key"), "sonnet") == ModelRef(
         provider_id="anthropic", model_id=DEFAULT_MODELS["anthropic"]
     )
 
 
 @pytest.mark.parametrize(("key", "alias"), [(None, "sonnet"), ("key", "inherit"), ("key", "claude")])
-def test_without_a_key_or_for_another_word_there_is_none(key: str | None, alias: str) -> None:
+def test_an_unknown_alias_or_one_without_a_key_names_no_model(key: str | None, alias: str) -> None:
     assert find_alias(config(key), alias) is None

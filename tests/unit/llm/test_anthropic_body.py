@@ -74,7 +74,7 @@ def test_a_request_of_one_text_has_nothing_that_was_not_asked_for() -> None:
     }  # fmt: skip
 
 
-def test_results_of_one_step_go_into_one_message_with_what_the_user_says_next() -> None:
+def test_results_of_a_step_share_one_message_with_the_next_user_text() -> None:
     step = ModelTurn((ToolCallBlock("a", "ls", {}), ToolCallBlock("b", "ls", {})))
     turns = body(UserTurn("x"), step, ToolTurn("a", "ls", "1"), ToolTurn("b", "ls", "2"), UserTurn("go on"))[
         "messages"
@@ -124,7 +124,7 @@ def test_a_conversation_ends_with_the_user(last: tuple[RequestMessage, ...]) -> 
     assert len(turns) == 3
 
 
-def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
+def test_an_invalid_tool_name_is_replaced_by_one_that_the_wire_accepts() -> None:
     for tool, name in ODD_NAMES.items():
         turns = body(UserTurn("x"), ModelTurn((ToolCallBlock("a", tool, {}),)), ToolTurn("a", tool, "no"))
         assert turns["messages"][1]["content"][0]["name"] == name
@@ -162,7 +162,7 @@ def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:
     assert written["max_tokens"] == 5
 
 
-def test_pictures_and_papers_are_sent_as_bytes_or_as_an_address() -> None:
+def test_images_and_documents_are_sent_as_bytes_or_as_a_url() -> None:
     files = (
         Attachment("image/jpg", "data:image/jpg;base64,aGk=", "a.jpg"),
         Attachment("image/png", "https://a.test/b.png"),
@@ -191,7 +191,7 @@ def test_a_file_that_the_wire_cannot_carry_becomes_a_text(file: Attachment, said
     assert said in block["text"]
 
 
-def test_an_id_that_another_provider_used_twice_is_made_good() -> None:
+def test_repeated_or_invalid_call_ids_of_another_provider_are_rewritten() -> None:
     """Kimi counts from 0 in every step, and with characters that are refused here."""
     step = ModelTurn((ToolCallBlock("functions.ls:0", "ls", {}),))
     result = ToolTurn("functions.ls:0", "ls", "x")
@@ -203,7 +203,7 @@ def test_an_id_that_another_provider_used_twice_is_made_good() -> None:
     assert made == answered == ["functions_ls_0", "functions_ls_0_2"]
 
 
-def test_the_next_request_begins_with_this_one() -> None:
+def test_a_request_repeats_the_messages_of_the_one_before_it() -> None:
     for end in range(1, len(CONVERSATION)):
         before = [
             turn

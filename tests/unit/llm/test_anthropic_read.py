@@ -90,7 +90,7 @@ def test_a_stop_reason_has_one_of_our_names(reason: str, finish: Finish) -> None
     assert found.finish == finish
 
 
-def test_no_stop_reason_is_no_finish() -> None:
+def test_a_stream_without_a_stop_reason_has_no_finish() -> None:
     events = said(message_start(), block_start(0, type="text", text=""), message_end(None))
     assert finish_of(events) is None
     assert StreamFinish() not in events
@@ -104,7 +104,7 @@ def test_a_stream_that_lacks_only_its_last_event_is_finished() -> None:
     assert finish.tokens.total == 5
 
 
-def test_thoughts_that_were_hidden_are_kept_for_the_way_back() -> None:
+def test_redacted_thinking_is_kept_for_later_requests() -> None:
     events = said(block_start(0, type="redacted_thinking", data="b3BhcXVl"), block_stop(0))
     hidden = {"anthropic": {"redacted": "b3BhcXVl", "model": "sage-1"}}
     assert [event for event in events if isinstance(event, ReasoningEnd)] == [
@@ -116,7 +116,7 @@ def test_text_that_comes_with_the_start_of_its_block_is_not_lost() -> None:
     assert text_of(said(block_start(0, type="text", text="Hello"), block_stop(0))) == "Hello"
 
 
-def test_kinds_of_events_and_blocks_that_are_new_are_read_over() -> None:
+def test_unknown_kinds_of_events_and_blocks_are_ignored() -> None:
     events = said(
         event("weather_report", index=0, delta={"type": "rain"}),
         block_start(0, type="server_tool_use", id="srv_1", name="web_search", input={}),
@@ -133,7 +133,7 @@ def test_kinds_of_events_and_blocks_that_are_new_are_read_over() -> None:
     assert finish_of(events) == StepFinish("stop")
 
 
-def test_a_delta_without_its_block_says_nothing() -> None:
+def test_a_delta_without_its_block_is_ignored() -> None:
     assert said(block_delta(4, "text_delta", text="lost"), block_stop(4)) == []
 
 
@@ -148,7 +148,7 @@ def test_a_call_whose_arguments_come_with_its_start_is_ready() -> None:
     assert calls_of(said(call(input={"n": 1}))) == [("toolu_a", "read", {"n": 1})]
 
 
-def test_a_call_without_arguments_has_none() -> None:
+def test_a_call_without_arguments_has_an_empty_input() -> None:
     assert calls_of(said(call(""))) == [("toolu_a", "read", {})]
 
 
@@ -202,7 +202,7 @@ def test_without_usage_the_tokens_are_unknown() -> None:
     assert finish_of(said(event("message_delta", delta={"stop_reason": "end_turn"}))) == StepFinish("stop")
 
 
-def test_pings_and_empty_pieces_are_not_heard() -> None:
+def test_pings_and_empty_pieces_do_not_count_as_content() -> None:
     reader = anthropic_reader()
     play(reader, [message_start(input_tokens=1), event("ping"), block_start(0, type="text", text="")])
     play(reader, [block_delta(0, "text_delta", text=""), block_stop(0), event("message_delta", delta={})])
@@ -217,7 +217,7 @@ def test_pings_and_empty_pieces_are_not_heard() -> None:
         ({"type": "tool_use", "id": "a", "name": "ls"}, {"type": "input_json_delta", "partial_json": "{"}),
     ],
 )
-def test_what_has_meaning_is_heard(block: dict[str, Any], delta: dict[str, Any]) -> None:
+def test_text_thinking_and_arguments_count_as_content(block: dict[str, Any], delta: dict[str, Any]) -> None:
     reader = anthropic_reader()
     play(reader, [block_start(0, **block)])
     reader.has_content = False
@@ -268,7 +268,7 @@ def test_garbage_inside_the_stream_ends_it_and_is_shown(garbage: bytes) -> None:
 @pytest.mark.parametrize(
     "tail", [b"data: {nope\n\n", event("error", error={"type": "overloaded_error", "message": "bye"})]
 )
-def test_what_breaks_after_the_finish_does_not_cost_the_answer(tail: bytes) -> None:
+def test_an_error_after_the_finish_does_not_discard_the_answer(tail: bytes) -> None:
     finish = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 3})
     events = said(message_start(input_tokens=2), block_start(0, type="text", text="whole"), finish, tail)
     assert text_of(events) == "whole"
@@ -283,7 +283,7 @@ def test_a_call_without_a_name_is_started_and_never_ready(name: str | None) -> N
     assert calls_of(events) == []
 
 
-def test_half_a_character_in_a_name_or_a_signature_is_made_good() -> None:
+def test_half_a_character_in_a_name_or_a_signature_is_replaced() -> None:
     odd = block_start(0, type="tool_use", id="a", name="PIECE", input={}).replace(b"PIECE", b"l\\ud83ds")
     thought = block_delta(1, "signature_delta", signature="PIECE").replace(b"PIECE", b"c\\udc80")
     events = said(odd, block_start(1, type="thinking", thinking=""), thought, message_end("tool_use"))
@@ -291,7 +291,7 @@ def test_half_a_character_in_a_name_or_a_signature_is_made_good() -> None:
     assert encode(events)
 
 
-def test_half_a_character_does_not_cost_the_answer() -> None:
+def test_half_a_character_in_a_text_is_replaced() -> None:
     odd = block_delta(0, "text_delta", text="PIECE").replace(b"PIECE", b"\\ud83d")
     events = said(block_start(0, type="text", text="x"), odd, block_stop(0), message_end("end_turn"))
     assert text_of(events) == "x?"

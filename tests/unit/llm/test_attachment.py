@@ -35,7 +35,7 @@ def test_a_file_that_is_not_in_its_url_has_no_bytes(url: str) -> None:
     assert inline_file(Attachment("image/png", url)) is None
 
 
-def test_the_mime_type_is_told_by_its_plain_name() -> None:
+def test_a_mime_type_is_normalized_without_its_parameters() -> None:
     assert mime_of(Attachment("IMAGE/JPG", "")) == "image/jpeg"
     assert mime_of(Attachment("text/plain; charset=utf-8", "")) == "text/plain"
 
@@ -58,7 +58,7 @@ def test_text_is_read_with_its_name() -> None:
         ("application/zip", "data:;base64,aGk="),
     ],
 )
-def test_what_is_no_text_is_not_read(mime: str, url: str) -> None:
+def test_an_attachment_without_readable_text_yields_none(mime: str, url: str) -> None:
     assert text_with_name(Attachment(mime, url)) is None
 
 

@@ -36,7 +36,7 @@ def every_model() -> Iterator[tuple[str, str]]:
             yield provider_id, model_id
 
 
-def test_the_shipped_file_is_what_the_generator_writes() -> None:
+def test_the_shipped_file_equals_the_output_of_the_generator() -> None:
     assert encoded(build()) == CATALOG.read_bytes(), "run scripts/catalog.py"
 
 
@@ -116,7 +116,7 @@ def test_a_model_is_found_under_another_spelling(name: str, same: str) -> None:
     assert found.tools == expected.tools
 
 
-def test_the_most_telling_name_wins() -> None:
+def test_the_most_specific_name_of_the_catalog_wins() -> None:
     assert find("openai/gpt-5-mini").price != find("openai/gpt-5").price
     assert find("amazon-bedrock/global.anthropic.claude-sonnet-4-5-20250929-v1:0").price == Price(
         input=3, output=15, cache_read=0.3, cache_write=3.75
@@ -125,7 +125,7 @@ def test_the_most_telling_name_wins() -> None:
     assert find("openai/gpt-4.1").output == 32768
 
 
-def test_what_is_free_at_a_reseller_costs_nothing_though_its_vendor_asks_for_money() -> None:
+def test_a_model_that_is_free_at_a_reseller_costs_nothing() -> None:
     free = find("openrouter/z-ai/glm-5.3:free")
     assert free.price == Price(input=0, output=0)
     assert free.output == find("openrouter/z-ai/glm-5.3").output
@@ -143,11 +143,11 @@ def test_what_is_free_at_a_reseller_costs_nothing_though_its_vendor_asks_for_mon
         ("llama3.3:70b", "llama3-3"),
     ],
 )
-def test_families_know_a_model_however_its_seller_spells_it(spelled: str, name: str) -> None:
+def test_the_spelling_of_a_reseller_is_normalized(spelled: str, name: str) -> None:
     assert normalize_model_id(spelled) == name
 
 
-def test_a_provider_that_nobody_knows_gets_the_familys_limits_and_no_price() -> None:
+def test_an_unknown_provider_gets_the_limits_of_the_family_and_no_price() -> None:
     facts = find("my-proxy/claude-sonnet-4-5")
     assert facts.context == 200_000
     assert facts.output == 64_000
@@ -155,13 +155,13 @@ def test_a_provider_that_nobody_knows_gets_the_familys_limits_and_no_price() -> 
     assert facts.price is None
 
 
-def test_an_unknown_model_has_no_limits_and_no_cost_and_says_that_it_is_unknown() -> None:
+def test_an_unknown_model_is_marked_so_and_has_no_limits_and_no_cost() -> None:
     facts = find("local/what-is-this")
     assert facts == ModelFacts(name="what-is-this", known=False)
     assert facts.cost(spent(input=1000, output=1000)) == 0
 
 
-def test_the_config_is_laid_over_what_is_known() -> None:
+def test_the_config_overrides_the_catalog() -> None:
     model = ModelConfig(
         name="Mine",
         limit=ModelLimit(context=50_000, output=7_000),
@@ -182,7 +182,7 @@ def test_the_config_is_laid_over_what_is_known() -> None:
     assert facts.long_prices == ()
 
 
-def test_what_the_config_does_not_say_stays_as_it_is_known() -> None:
+def test_values_that_the_config_leaves_out_come_from_the_catalog() -> None:
     model = ModelConfig(limit=ModelLimit(output=1_000))
     facts = find(
         "anthropic/claude-sonnet-4-5", {"anthropic": ProviderConfig(models={"claude-sonnet-4-5": model})}
@@ -199,7 +199,7 @@ def test_a_name_of_the_config_is_looked_up_under_the_providers_own_name() -> Non
 
 
 @pytest.mark.spec("C-07")
-def test_a_request_costs_what_its_five_kinds_of_tokens_cost() -> None:
+def test_the_cost_of_a_request_sums_its_five_kinds_of_tokens() -> None:
     facts = ModelFacts(name="m", price=Price(input=1, output=10, cache_read=0.1, cache_write=2))
     tokens = spent(input=1_000_000, output=100_000, reasoning=100_000, read=1_000_000, write=500_000)
     assert facts.cost(tokens) == pytest.approx(1 + 1 + 1 + 0.1 + 1)
@@ -227,7 +227,7 @@ def test_the_long_context_price_counts_from_all_that_was_sent(tokens: Tokens, pr
     assert facts.cost(tokens) == pytest.approx(price * tokens.input / 1_000_000)
 
 
-def test_a_model_with_a_long_context_price_has_both() -> None:
+def test_a_model_with_a_long_context_price_also_has_its_base_price() -> None:
     facts = find("anthropic/claude-sonnet-4-5")
     assert facts.price == Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
     long = Price(input=6, output=22.5, cache_read=0.6, cache_write=7.5)
@@ -242,7 +242,7 @@ def test_a_long_price_of_the_config_counts_above_200k() -> None:
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "google", "openrouter", "xai", "zai"])
-def test_a_request_costs_what_the_price_list_itself_says(provider: str) -> None:
+def test_the_cost_of_a_request_equals_that_of_the_price_list(provider: str) -> None:
     """Below and above every tier, with and without caches, on the day of the list."""
     theirs = {"xai": "x-ai"}.get(provider, provider)
     noon = datetime.fromisoformat(f"{load_catalog_data().as_of}T12:00:00").replace(tzinfo=UTC)
@@ -262,7 +262,7 @@ def test_a_request_costs_what_the_price_list_itself_says(provider: str) -> None:
             assert Catalog().cost(ref, tokens) == pytest.approx(float(said.total_price)), model_id
 
 
-def test_a_family_is_the_one_whose_pattern_says_most() -> None:
+def test_the_family_with_the_longest_matching_pattern_is_found() -> None:
     for provider_id, models in load_catalog_data().providers.items():
         for model_id in models:
             name = normalize_model_id(model_id)

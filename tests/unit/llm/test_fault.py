@@ -109,7 +109,7 @@ OVERFLOWS = [
 
 
 @pytest.mark.parametrize(("status", "body"), OVERFLOWS)
-def test_a_prompt_that_does_not_fit_is_an_overflow_however_it_is_said(status: int | None, body: Any) -> None:
+def test_each_wording_of_a_prompt_that_does_not_fit_is_an_overflow(status: int | None, body: Any) -> None:
     error = answered(status, body)
     assert verdict(error.failure) == "overflow"
     assert "sage-1" in message(error.failure)
@@ -160,7 +160,7 @@ def test_a_prompt_that_does_not_fit_is_an_overflow_however_it_is_said(status: in
         (403, {"error": {"code": 403, "message": "moderation: your input was flagged"}}, "filter"),
     ],
 )  # fmt: skip
-def test_a_refusal_means_what_its_code_its_status_or_its_words_say(
+def test_a_refusal_is_classified_by_its_code_its_status_or_its_text(
     status: int | None, body: Any, expected: str
 ) -> None:
     assert verdict(answered(status, body).failure) == expected
@@ -178,12 +178,12 @@ def test_an_unknown_model_is_named_with_the_address_that_was_asked() -> None:
     assert "404 page not found" in text
 
 
-def test_a_page_of_html_is_told_by_its_title() -> None:
+def test_the_message_for_a_page_of_html_is_its_title() -> None:
     page = b"<!doctype html><html><head><title>502 Bad\n Gateway</title></head><body>long</body></html>"
     assert message(answered(502, page).failure).endswith(": 502 Bad Gateway")
 
 
-def test_a_refusal_without_a_word_is_told_by_its_status() -> None:
+def test_the_message_for_a_refusal_without_a_text_names_its_status() -> None:
     assert message(answered(503, b"").failure) == "acme has trouble (HTTP 503): Service Unavailable"
     assert "it did not say why" in message(answered(599, b"").failure)
 
@@ -191,13 +191,13 @@ def test_a_refusal_without_a_word_is_told_by_its_status() -> None:
 @pytest.mark.parametrize(
     "body", [b"\xff\xfe\x00", b"[" * 100_000, b"null", b"[]", b"7", b'{"error": null}', b'"no"']
 )
-def test_no_body_is_too_odd_to_be_told(body: bytes) -> None:
+def test_a_malformed_body_becomes_a_failure_that_can_be_stored(body: bytes) -> None:
     error = answered(500, body)
     assert verdict(error.failure) == "retry"
     assert encode(error.failure)
 
 
-def test_a_missing_key_and_a_wrong_key_are_told_apart_and_say_what_to_set() -> None:
+def test_messages_for_a_missing_and_a_wrong_key_differ_and_name_the_option() -> None:
     wrong = message(answered(401, openai("no")).failure)
     bare = RequestTarget(provider_id="acme", model_id="sage-1", url="https://api.acme.test")
     missing = message(provider_error(bare, ProviderResponse(status=401, body=b"")).failure)
@@ -225,7 +225,7 @@ def test_a_key_is_not_shown_in_part_where_a_message_or_a_body_is_cut() -> None:
 
 
 @pytest.mark.parametrize("escape", [json.dumps, _every_character_escaped, _slash_escaped])
-def test_a_key_is_not_shown_however_json_writes_it(escape: Callable[[str], str]) -> None:
+def test_a_key_is_not_shown_in_any_json_escape(escape: Callable[[str], str]) -> None:
     key = 'sk-a/b+c"d\\e=é-0123456789'
     target = RequestTarget(provider_id="acme", model_id="m", url="https://a.test", secrets=(Secret(key),))
     inner = f'{{"error": {{"message": {escape(f"bad key {key}")}}}}}'
@@ -244,7 +244,7 @@ def test_the_half_of_a_key_at_the_end_of_a_body_that_was_cut_is_not_shown() -> N
         assert KEY[:4].encode() not in encode(error.failure)
 
 
-def test_bytes_that_are_no_text_can_be_kept() -> None:
+def test_a_failure_with_bytes_that_are_no_text_can_be_stored() -> None:
     """aiohttp gives a header's bytes that are no UTF-8 as halves of characters."""
     odd = {"x-request-id": "\udcff\udcfe", "retry-after": "\udcff"}
     for error in (
@@ -284,7 +284,7 @@ def test_an_error_inside_a_stream_has_the_status_that_it_would_have_had(
         ("https://[hush", "to another path;"),
     ],
 )
-def test_a_redirect_says_to_which_host_and_no_more(location: str, told: str) -> None:
+def test_the_message_for_a_redirect_shows_the_host_alone(location: str, told: str) -> None:
     error = answered(307, b"", Location=location)
     assert verdict(error.failure) == "stop"
     assert told in message(error.failure)
@@ -336,12 +336,14 @@ def test_a_long_body_is_kept_only_in_part() -> None:
         ({"retry-after": "Mon, 16 Nov 2026 00:00:00 GMT"}, None),
     ],
 )
-def test_when_to_try_again_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
+def test_the_wait_before_a_retry_is_read_from_the_headers(
+    headers: dict[str, str], seconds: float | None
+) -> None:
     assert retry_after(headers) == seconds
     assert answered(429, b"", **headers).retry_after == seconds
 
 
-def test_an_error_that_is_final_names_no_time() -> None:
+def test_a_final_error_has_no_time_to_retry_after() -> None:
     assert answered(400, openai("no"), retry_after="7").retry_after is None
 
 
@@ -349,7 +351,7 @@ def test_an_error_that_is_final_names_no_time() -> None:
     ("status", "should", "expected"),
     [(429, "false", "stop"), (400, "true", "retry"), (500, "maybe", "retry")],
 )
-def test_a_provider_that_says_whether_to_retry_is_obeyed(status: int, should: str, expected: str) -> None:
+def test_the_header_x_should_retry_decides_about_a_retry(status: int, should: str, expected: str) -> None:
     assert verdict(answered(status, b"", x_should_retry=should).failure) == expected
 
 
@@ -375,7 +377,7 @@ def test_a_silent_stream_is_worth_another_try() -> None:
     assert "said nothing for 300 seconds" in message(error.failure)
 
 
-def test_what_cannot_be_sent_is_not_tried_again() -> None:
+def test_a_request_that_cannot_be_sent_is_not_tried_again() -> None:
     error = invalid_request(TARGET, ValueError("no address"))
     assert verdict(error.failure) == "stop"
     assert "provider.acme" in message(error.failure)

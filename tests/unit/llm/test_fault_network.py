@@ -57,7 +57,7 @@ def test_another_machine_that_refuses_is_tried_as_often_as_usual() -> None:
         (aiohttp.ServerDisconnectedError(), "closed without an answer"),
     ],
 )
-def test_other_failures_say_why_in_plain_words(error: Exception, reason: str) -> None:
+def test_messages_for_other_failures_give_the_reason_in_plain_words(error: Exception, reason: str) -> None:
     message, fault = told("http://10.1.2.3:80/v1", error)
     assert reason in message
     assert "ssl:" not in message

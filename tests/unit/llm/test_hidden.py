@@ -11,7 +11,7 @@ def values(*, key: str | None = None, url: str = "https://a.test", **headers: st
     return {secret.reveal() for secret in found}
 
 
-def test_a_key_is_hidden_however_short_and_without_the_line_end_it_came_with() -> None:
+def test_a_short_key_is_hidden_without_the_blanks_around_it() -> None:
     assert values(key=" abc\n") == {"abc"}
     assert values(key=" \n") == set()
 

@@ -14,7 +14,7 @@ def limits(clock: FakeClock, at_once: int = 1) -> Limits:
     return Limits(clock=clock, rng=SeededRng(1), concurrency=lambda model: at_once)
 
 
-async def test_places_are_given_in_the_order_in_which_they_were_asked_for() -> None:
+async def test_slots_are_given_in_the_order_of_the_requests() -> None:
     lanes, order = limits(FakeClock()), []
 
     async def ask(number: int) -> None:
@@ -27,7 +27,7 @@ async def test_places_are_given_in_the_order_in_which_they_were_asked_for() -> N
     assert order == [0, 1, 2, 3, 4]
 
 
-async def test_a_place_is_given_back_once() -> None:
+async def test_a_second_release_of_a_slot_has_no_effect() -> None:
     lanes = limits(FakeClock())
     slot = await lanes.slot(MODEL)
     assert lanes.is_full(MODEL)
@@ -38,7 +38,7 @@ async def test_a_place_is_given_back_once() -> None:
     assert lanes.is_full(MODEL)
 
 
-async def test_whoever_leaves_the_queue_takes_no_place_along() -> None:
+async def test_a_cancelled_wait_in_the_queue_takes_no_slot() -> None:
     lanes = limits(FakeClock())
     slot = await lanes.slot(MODEL)
     waiting = asyncio.ensure_future(lanes.slot(MODEL))
@@ -49,7 +49,7 @@ async def test_whoever_leaves_the_queue_takes_no_place_along() -> None:
     assert not lanes.is_full(MODEL)
 
 
-def test_a_cool_down_is_the_models_and_those_who_wait_come_back_spread() -> None:
+def test_a_cool_down_holds_for_one_model_and_spreads_the_next_requests() -> None:
     clock = FakeClock(1_000)
     lanes = limits(clock)
     lanes.cool_down(MODEL, until=61_000)

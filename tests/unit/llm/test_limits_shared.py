@@ -36,7 +36,7 @@ async def settle() -> None:
 @pytest.mark.parametrize(
     ("allowed", "peer_count", "mine"), [(8, 1, 8), (8, 2, 4), (8, 3, 2), (8, 100, 1), (1, 5, 1)]
 )
-async def test_each_process_has_its_part_and_at_least_one_place(
+async def test_each_process_has_its_share_of_the_slots_and_at_least_one(
     allowed: int, peer_count: int, mine: int
 ) -> None:
     crowd = Crowd(allowed, peer_count)
@@ -49,7 +49,7 @@ async def test_each_process_has_its_part_and_at_least_one_place(
             task.cancel()
 
 
-async def test_whoever_waits_is_let_in_when_another_process_has_gone() -> None:
+async def test_a_waiting_request_gets_a_slot_when_another_process_has_ended() -> None:
     crowd = Crowd(8, 4)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(crowd.take()) for _ in range(20)]
@@ -63,7 +63,7 @@ async def test_whoever_waits_is_let_in_when_another_process_has_gone() -> None:
             task.cancel()
 
 
-async def test_a_place_that_was_given_to_one_who_has_left_goes_to_the_next() -> None:
+async def test_a_slot_given_to_a_cancelled_request_goes_to_the_next_one() -> None:
     crowd = Crowd(1, 1)
     first = await crowd.limits.slot(MODEL)
     async with asyncio.TaskGroup() as group:

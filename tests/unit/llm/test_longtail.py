@@ -120,7 +120,7 @@ async def test_text_comes_as_it_is_written() -> None:
     ]
 
 
-async def test_reasoning_comes_apart_from_text_and_knows_what_its_model_wants_back() -> None:
+async def test_reasoning_is_separate_from_text_and_has_metadata_of_its_model() -> None:
     events = await events_of(Reply(text="42.", reasoning="Let me see.", chunks=2))
     thoughts = [event.text for event in events if isinstance(event, ReasoningDelta)]
     [end] = [event for event in events if isinstance(event, ReasoningEnd)]
@@ -146,7 +146,7 @@ async def test_a_call_with_broken_arguments_is_never_ready() -> None:
     assert not [event for event in events if isinstance(event, ToolCallReady)]
 
 
-def test_halves_of_characters_and_missing_names_are_made_good() -> None:
+def test_halves_of_characters_and_missing_names_are_replaced() -> None:
     """The SDKs read JSON less strictly than we do."""
     reader = PydanticAiReader("m")
     odd = ToolCallPart("we\ud83d", {"at": "\udc80"}, "c\ud83d")
@@ -165,7 +165,7 @@ def test_halves_of_characters_and_missing_names_are_made_good() -> None:
     assert events[-1] == ToolCallStart("c2", "unknown")
 
 
-def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
+def test_an_invalid_tool_name_is_replaced_by_one_that_the_wire_accepts() -> None:
     for tool, name in ODD_NAMES.items():
         _, step, result = build_messages(
             ask(UserTurn("Hi."), ModelTurn((ToolCallBlock("a", tool, {}),)), ToolTurn("a", tool, "no"))
@@ -194,7 +194,7 @@ def test_arguments_may_come_as_an_object_in_pieces() -> None:
 
 
 @pytest.mark.spec("C-07")
-async def test_the_five_kinds_of_tokens_are_told_apart() -> None:
+async def test_the_five_kinds_of_tokens_are_counted_separately() -> None:
     events = await events_of(Reply(usage=TokenUsage(input=100, output=20, reasoning=7, cache_read=40)))
     [finish] = [event for event in events if isinstance(event, StepFinish)]
     cache = CacheTokens(read=40, write=0)
@@ -212,18 +212,18 @@ async def test_the_five_kinds_of_tokens_are_told_apart() -> None:
         ("never heard of", "unknown"),
     ],
 )
-async def test_a_reason_to_finish_has_our_name(said: str, finish: str) -> None:
+async def test_a_finish_reason_has_one_of_our_names(said: str, finish: str) -> None:
     events = await events_of(Reply(finish=said))
     assert [event.finish for event in events if isinstance(event, StepFinish)] == [finish]
 
 
 @pytest.mark.spec("C-01")
-async def test_a_stream_without_a_finish_ends_without_one() -> None:
+async def test_a_stream_without_a_finish_yields_no_finish_event() -> None:
     events = await events_of(Reply(finish=None))
     assert not [event for event in events if isinstance(event, StepFinish | StreamFinish | StreamError)]
 
 
-async def test_a_rate_limit_says_when_to_come_back_and_is_asked_once() -> None:
+async def test_a_rate_limit_keeps_its_retry_after_and_is_requested_once() -> None:
     limited = Reply(status=429, error="Slow down.", headers={"retry-after": "7"})
     async with open_provider(otherwise=limited) as provider, tail_of(provider) as tail:
         [error] = [event async for event in tail.stream(ask(UserTurn("Hi.")))]
@@ -235,12 +235,12 @@ async def test_a_rate_limit_says_when_to_come_back_and_is_asked_once() -> None:
     assert error.failure.data.is_retryable is True
 
 
-async def test_a_wait_in_milliseconds_counts_more() -> None:
+async def test_a_wait_in_milliseconds_overrides_one_in_seconds() -> None:
     headers = {"retry-after": "7", "retry-after-ms": "6500"}
     assert (await failure_of(Reply(status=429, headers=headers))).retry_after == 6.5
 
 
-async def test_a_server_in_trouble_may_be_asked_again_but_not_by_the_library() -> None:
+async def test_a_server_error_is_retryable_and_not_retried_by_the_library() -> None:
     async with (
         open_provider(otherwise=Reply(status=500, error="Boom.")) as provider,
         tail_of(provider) as tail,
@@ -259,7 +259,7 @@ async def test_a_refused_key_is_an_auth_error_that_does_not_show_it() -> None:
     assert KEY not in str(error)
 
 
-async def test_an_overflow_is_known_as_one() -> None:
+async def test_an_overflow_of_the_context_is_recognised() -> None:
     message = "This model's maximum context length is 8192 tokens."
     error = await failure_of(Reply(status=400, error=message, error_code="context_length_exceeded"))
     assert isinstance(error.failure, ContextOverflowError)
@@ -308,7 +308,7 @@ async def test_a_cut_connection_ends_in_an_error_that_may_be_tried_again(cut_at:
     assert error.failure.data.is_retryable
 
 
-async def test_nobody_at_the_address_is_an_error_that_may_be_tried_again() -> None:
+async def test_a_refused_connection_is_an_error_that_may_be_tried_again() -> None:
     async with open_provider() as provider:
         url = provider.url
     tail = PydanticAiModel("openai-chat", Endpoint(provider_id="tail", base_url=url, api_key=Secret(KEY)), {})
@@ -339,7 +339,7 @@ async def test_closing_the_stream_ends_the_request() -> None:
         await provider.wait_for(lambda: provider.disconnects == 1)
 
 
-async def test_cancelling_who_reads_ends_the_request() -> None:
+async def test_cancelling_the_reading_task_ends_the_request() -> None:
     async def read() -> None:
         async for _ in tail.stream(ask(UserTurn("Hi."))):
             pass
@@ -402,7 +402,7 @@ async def test_a_tool_is_forced_unless_the_model_thinks(choice: str | None, sent
     assert (await seen_by(thinks)).get("tool_choice", "auto") == "auto"
 
 
-async def test_a_models_own_thoughts_go_back_to_it_and_nobody_elses() -> None:
+async def test_a_request_contains_thoughts_of_its_own_model_alone() -> None:
     own = {"longtail": {"provider": "openai", "model": "local", "id": "reasoning_content"}}
     other = {"longtail": {"provider": "openai", "model": "another", "id": "reasoning_content"}}
     foreign = {"anthropic": {"signature": "x", "model": "local"}}

@@ -52,7 +52,7 @@ def test_each_error_of_the_library_has_its_failure(error: Exception, failure: ty
     assert (isinstance(stream_error.failure, APIError) and stream_error.failure.data.is_retryable) == again
 
 
-def test_a_wait_that_came_without_a_header_is_kept() -> None:
+def test_the_wait_of_a_rate_limit_without_a_header_is_kept() -> None:
     stream_error = map_error(TARGET, theirs.ModelRateLimitError("m", "Slow down.", retry_after=9))
     assert stream_error.retry_after == 9
     assert isinstance(stream_error.failure, APIError)
@@ -67,7 +67,9 @@ def test_a_wait_that_came_without_a_header_is_kept() -> None:
         (theirs.ModelQuotaExceededError, 429, APIError),
     ],
 )
-def test_the_library_knows_what_a_status_does_not_say(category: Any, status: int, failure: type) -> None:
+def test_an_error_class_of_the_library_decides_over_its_status(
+    category: Any, status: int, failure: type
+) -> None:
     body = {"message": "in words that nobody here has heard"}
     error = theirs.ModelHTTPError.for_category(category, status_code=status, model_name="m", body=body)
     stream_error = map_error(TARGET, error)
@@ -75,7 +77,7 @@ def test_the_library_knows_what_a_status_does_not_say(category: Any, status: int
     assert not (isinstance(stream_error.failure, APIError) and stream_error.failure.data.is_retryable)
 
 
-def test_no_error_is_too_odd_to_be_kept() -> None:
+def test_an_error_with_half_a_character_can_be_stored() -> None:
     errors: Sequence[Exception] = [
         http_error(400, {"message": "half \ud83d"}),
         http_error(500, "half \ud83d", **{"x-request-id": "\udcff"}),

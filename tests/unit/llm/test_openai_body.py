@@ -103,7 +103,7 @@ def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:
     assert "stream_options" not in written
 
 
-def test_pictures_and_papers_go_beside_the_text() -> None:
+def test_images_and_documents_are_sent_beside_the_text() -> None:
     files = (
         Attachment("image/png", "data:image/png;base64,aGk=", "a.png"),
         Attachment("image/webp", "https://a.test/b.webp"),
@@ -176,14 +176,14 @@ def test_an_id_that_is_too_long_is_cut_the_same_way_in_the_call_and_its_result()
     assert all(len(call_id) <= 40 for call_id in made)
 
 
-def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
+def test_an_invalid_tool_name_is_replaced_by_one_that_the_wire_accepts() -> None:
     for tool, name in ODD_NAMES.items():
         written = body(UserTurn("x"), ModelTurn((ToolCallBlock("a", tool, {}),)), ToolTurn("a", tool, "no"))
         assert written["messages"][1]["tool_calls"][0]["function"]["name"] == name
         assert openai_refusal(written, {}) is None
 
 
-def test_the_next_request_begins_with_this_one() -> None:
+def test_a_request_repeats_the_messages_of_the_one_before_it() -> None:
     for end in range(1, len(CONVERSATION)):
         before, after = body(*CONVERSATION[:end])["messages"], body(*CONVERSATION[: end + 1])["messages"]
         assert after[: len(before)] == before

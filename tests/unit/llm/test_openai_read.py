@@ -93,7 +93,7 @@ def test_a_finish_reason_has_one_of_our_names(reason: str, finish: Finish) -> No
 
 
 @pytest.mark.parametrize("reason", [None, ""])
-def test_no_finish_reason_is_no_finish(reason: str | None) -> None:
+def test_a_stream_without_a_finish_reason_has_no_finish(reason: str | None) -> None:
     events = said(chunk({"content": "x"}, reason), DONE)
     assert finish_of(events) is None
     assert StreamFinish() not in events
@@ -107,7 +107,7 @@ def test_nothing_is_read_after_done() -> None:
     assert text_of(said(chunk({"content": "x"}, "stop"), DONE + chunk({"content": "y"}))) == "x"
 
 
-def test_texts_and_thoughts_that_take_turns_are_blocks_of_their_own() -> None:
+def test_alternating_texts_and_thoughts_become_separate_blocks() -> None:
     events = said(
         chunk({"reasoning": "a"}), chunk({"content": "b"}), chunk({"reasoning": "c"}),
         chunk({"content": "d"}), chunk({}, "stop"), DONE,
@@ -152,7 +152,7 @@ def test_a_refusal_is_shown_as_text() -> None:
     assert text_of(events) == "I cannot help."
 
 
-def test_empty_pieces_say_nothing_and_are_not_heard() -> None:
+def test_empty_pieces_yield_no_event_and_do_not_count_as_content() -> None:
     reader = openai_reader()
     empty = [chunk({"content": ""}), chunk({"role": "assistant", "content": None}), chunk({}, choices=[])]
     assert play(reader, empty) == []
@@ -169,7 +169,7 @@ def test_empty_pieces_say_nothing_and_are_not_heard() -> None:
         chunk({}, "stop"),
     ],
 )
-def test_what_has_meaning_is_heard(meant: bytes) -> None:
+def test_text_reasoning_calls_and_a_finish_count_as_content(meant: bytes) -> None:
     reader = openai_reader()
     play(reader, [meant])
     assert reader.has_content
@@ -193,7 +193,7 @@ def test_what_has_meaning_is_heard(meant: bytes) -> None:
                                {"index": 0, "function": {"arguments": '{"n":1}'}}]})],
     ],
 )  # fmt: skip
-def test_a_call_is_put_together_however_its_server_sends_it(deltas: list[bytes]) -> None:
+def test_a_call_is_assembled_from_each_form_that_servers_send(deltas: list[bytes]) -> None:
     assert calls(*deltas) == [("a", "read", {"n": 1})]
 
 
@@ -234,13 +234,13 @@ def test_calls_without_an_id_of_their_own_get_one(deltas: list[bytes]) -> None:
     assert len({key for key, _, _ in found}) == 2
 
 
-def test_a_call_without_arguments_has_none() -> None:
+def test_a_call_without_arguments_has_an_empty_input() -> None:
     assert calls(tool_delta(index=0, id="a", name="ls")) == [("a", "ls", {})]
     assert calls(tool_delta(index=0, id="a", name="ls", arguments="null")) == [("a", "ls", {})]
 
 
 @pytest.mark.parametrize("broken", ['{"n": ', "[1]", "nope", '"text"', "{'n': 1}", '{"n": "\\ud800"'])
-def test_broken_arguments_leave_their_call_unready_and_harm_no_other(broken: str) -> None:
+def test_broken_arguments_leave_only_their_own_call_unready(broken: str) -> None:
     events = said(
         tool_delta(index=0, id="a", name="read", arguments=broken),
         tool_delta(index=1, id="b", name="ls", arguments="{}"),
@@ -258,7 +258,7 @@ def test_a_call_without_a_name_is_started_and_never_ready() -> None:
     assert calls_of(events) == []
 
 
-def test_many_calls_that_have_an_id_and_no_number_are_found_without_a_search() -> None:
+def test_many_calls_with_an_id_and_no_index_take_linear_time() -> None:
     """Each comparison of two ids is counted: there are as many as calls, and not their square."""
 
     class Id(str):
@@ -277,14 +277,14 @@ def test_many_calls_that_have_an_id_and_no_number_are_found_without_a_search() -
 
 
 @pytest.mark.parametrize("tail", [b"data: {nope\n\n", b'data: {"error": {"message": "bye"}}\n\n'])
-def test_what_breaks_after_the_finish_does_not_cost_the_answer(tail: bytes) -> None:
+def test_an_error_after_the_finish_does_not_discard_the_answer(tail: bytes) -> None:
     events = said(chunk({"content": "whole"}), chunk({}, "stop"), tail, DONE)
     assert text_of(events) == "whole"
     assert events[-1] == StreamFinish()
     assert not any(isinstance(event, StreamError) for event in events)
 
 
-def test_an_error_that_tells_what_the_finish_only_named_is_told() -> None:
+def test_an_error_after_the_finish_reason_error_gives_the_message() -> None:
     error = b'data: {"error": {"code": 502, "message": "upstream went away"}}\n\n'
     last = said(chunk({"content": "half"}), chunk({}, "error"), error)[-1]
     assert isinstance(last, StreamError)
@@ -292,7 +292,7 @@ def test_an_error_that_tells_what_the_finish_only_named_is_told() -> None:
     assert "upstream went away" in last.failure.data.message
 
 
-def test_the_old_way_to_call_a_function_is_understood() -> None:
+def test_a_call_in_the_old_field_function_call_is_read() -> None:
     old = [
         chunk({"function_call": {"name": "read", "arguments": '{"n"'}}),
         chunk({"function_call": {"arguments": ":1}"}}),
@@ -366,7 +366,7 @@ def test_an_error_inside_the_stream_ends_it(error: bytes) -> None:
     assert finish_of(events) is None
 
 
-def test_an_overflow_inside_the_stream_is_one() -> None:
+def test_an_overflow_inside_the_stream_is_recognised() -> None:
     body = b'data: {"error":{"message":"x","code":"context_length_exceeded"}}\n\n'
     last = said(body)[-1]
     assert isinstance(last, StreamError)
@@ -383,7 +383,7 @@ def test_garbage_inside_the_stream_ends_it_and_is_shown(garbage: bytes) -> None:
 
 
 @pytest.mark.parametrize(("piece", "kept"), [(b"\\ud83d", "?"), (b"\xf0\x9f", "\ufffd"), (b"a\tb", "a\tb")])
-def test_half_a_character_does_not_cost_the_answer(piece: bytes, kept: str) -> None:
+def test_half_a_character_in_a_text_is_replaced(piece: bytes, kept: str) -> None:
     odd = chunk({"content": "PIECE"}).replace(b"PIECE", piece)
     events = said(chunk({"content": "x"}), odd, chunk({"content": "y"}, "stop"), DONE)
     assert text_of(events) == f"x{kept}y"

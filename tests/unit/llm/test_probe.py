@@ -56,7 +56,7 @@ async def test_a_provider_that_takes_the_key_lists_its_models(npm: str, path: st
 
 
 @pytest.mark.parametrize("npm", [COMPATIBLE, ANTHROPIC])
-async def test_a_provider_that_refuses_the_key_says_so_without_it(npm: str) -> None:
+async def test_the_probe_reports_a_refused_key_without_showing_it(npm: str) -> None:
     async with open_provider(key=KEY) as provider:
         found = await probe_provider(offer(f"{provider.url}/v1", npm=npm, key="sk-wrong-one"))
     assert found.reached is False
@@ -64,13 +64,13 @@ async def test_a_provider_that_refuses_the_key_says_so_without_it(npm: str) -> N
     assert "sk-wrong-one" not in found.text
 
 
-async def test_a_server_without_such_a_list_is_there_all_the_same() -> None:
+async def test_the_probe_reports_a_server_without_a_list_of_models() -> None:
     async with open_provider(key=KEY) as provider:
         found = await probe_provider(offer(f"{provider.url}/v2"))
     assert found == Probe(None, f"it answers, but has no list of models at {provider.url}/v2/models")
 
 
-async def test_nobody_there_is_said() -> None:
+async def test_the_probe_reports_a_refused_connection() -> None:
     found = await probe_provider(offer("http://127.0.0.1:9/v1"))
     assert found.reached is False
     assert found.text == "http://127.0.0.1:9 refuses connections: is the model server running?"
@@ -92,14 +92,14 @@ async def test_an_answer_that_is_no_http_does_not_show_the_address() -> None:
     assert "QUERY-SECRET" not in found.text
 
 
-async def test_an_address_that_is_none_is_said_without_it() -> None:
+async def test_the_probe_reports_an_invalid_address_without_showing_it() -> None:
     found = await probe_provider(offer("http://[SECRET-HOST/v1"))
     assert found.reached is False
     assert "SECRET" not in found.text
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 1}', b""])
-async def test_an_answer_that_is_no_list_is_said(body: bytes) -> None:
+async def test_the_probe_reports_an_answer_that_is_no_list_of_models(body: bytes) -> None:
     async with serving(body) as url:
         found = await probe_provider(offer(f"{url}/v1"))
     assert found == Probe(False, "it answers, but not with a list of models: check its baseURL")

@@ -113,7 +113,7 @@ async def test_one_adapter_serves_all_models_of_a_provider_unless_their_headers_
     assert second["x-model"] == "b"
 
 
-async def test_options_of_provider_model_variant_and_request_are_laid_over_each_other() -> None:
+async def test_options_of_request_variant_model_and_provider_win_in_this_order() -> None:
     model = ModelConfig(
         options={"b": "model", "c": "model", "d": "model", "deep": {"x": 1, "y": 1}},
         variants={"loud": {"c": "variant", "d": "variant", "deep": {"y": 2}}},
@@ -131,7 +131,7 @@ async def test_options_of_provider_model_variant_and_request_are_laid_over_each_
     assert not {"organization", "setCacheKey", "set_cache_key"} & set(body)
 
 
-async def test_opencodes_names_become_those_of_openai() -> None:
+async def test_option_names_of_opencode_become_those_of_openai() -> None:
     options = {
         "reasoningEffort": "high",
         "textVerbosity": "low",
@@ -153,7 +153,7 @@ async def test_opencodes_names_become_those_of_openai() -> None:
     assert not [name for name in body if name != name.lower()]
 
 
-async def test_opencodes_names_become_those_of_anthropic() -> None:
+async def test_option_names_of_opencode_become_those_of_anthropic() -> None:
     options = {
         "thinking": {"type": "enabled", "budgetTokens": 4000},
         "topK": 5,
@@ -178,7 +178,7 @@ async def test_opencodes_names_become_those_of_anthropic() -> None:
         ("claude-opus-4-8", {"output_config": {"effort": "high"}, "thinking": {"type": "adaptive"}}),
     ],
 )
-async def test_an_effort_is_told_to_each_claude_as_it_understands_it(
+async def test_an_effort_is_sent_to_each_claude_in_the_form_that_it_takes(
     model: str, sent: dict[str, Any]
 ) -> None:
     body = await body_of(ask(f"local/{model}", variant="high"), npm=ANTHROPIC)
@@ -265,7 +265,7 @@ async def test_files_go_to_a_model_that_takes_them_or_of_which_nothing_is_known(
 
 
 @pytest.mark.spec("C-07")
-async def test_a_step_says_what_it_cost() -> None:
+async def test_the_finish_of_a_step_contains_its_cost() -> None:
     reply = Reply(usage=TokenUsage(input=1_000, output=100, reasoning=100, cache_read=10_000))
     models = {"m": ModelConfig(cost=ModelCost(input=2, output=10, cache_read=0.2))}
     async with local(reply=reply, models=models) as (providers, _):
@@ -326,7 +326,7 @@ async def test_a_missing_key_is_an_auth_error_that_names_the_variable() -> None:
     assert "provider.anthropic.options.apiKey" in error.failure.data.message
 
 
-def test_the_long_tail_is_not_imported_before_it_is_asked() -> None:
+def test_listing_models_imports_none_of_the_large_libraries() -> None:
     script = (
         "import sys\n"
         "from pathlib import Path\n"
@@ -371,7 +371,7 @@ RESPONSES = [
 ]
 
 
-async def test_openais_newer_models_get_their_tools_over_its_other_interface() -> None:
+async def test_newer_models_of_openai_get_their_tools_over_the_responses_api() -> None:
     async with open_raw_server(RESPONSES) as server:
         openai = ProviderConfig(npm="@ai-sdk/openai", base_url=f"{server.url}/v1", api_key=KEY)
         async with open_providers(config({"openai": openai})) as providers:
@@ -395,7 +395,7 @@ async def test_the_same_model_behind_a_compatible_server_is_asked_for_chat_compl
     assert provider.requests[0].path == "/v1/chat/completions"
 
 
-async def test_the_config_says_how_many_requests_a_model_takes_at_once() -> None:
+async def test_the_config_limits_the_concurrent_requests_to_a_model() -> None:
     given = {"mine": ProviderConfig(base_url="http://mine.test", concurrency=3)}
     async with open_providers(config(given)) as providers:
         assert providers.concurrency(ref("mine/m")) == 3

@@ -24,7 +24,7 @@ either_answer = pytest.mark.parametrize(("make", "answer"), ANSWERS.values(), id
 
 @either_answer
 @pytest.mark.spec("C-02")
-def test_two_chunks_say_the_same_wherever_the_cut_is(make: MakeReader, answer: bytes) -> None:
+def test_two_chunks_yield_the_same_events_wherever_the_cut_is(make: MakeReader, answer: bytes) -> None:
     whole = play(make(), [answer])
     assert text_of(whole) == 'Grüße 🌍, say "hi"\nthere'
     assert finish_of(whole) is not None
@@ -33,13 +33,13 @@ def test_two_chunks_say_the_same_wherever_the_cut_is(make: MakeReader, answer: b
 
 
 @either_answer
-def test_single_bytes_say_the_same_as_the_whole(make: MakeReader, answer: bytes) -> None:
+def test_single_bytes_yield_the_same_events_as_the_whole_stream(make: MakeReader, answer: bytes) -> None:
     assert play(make(), in_bytes(answer)) == play(make(), [answer])
 
 
 @either_answer
 @pytest.mark.spec("C-01", "C-05")
-def test_a_stream_cut_off_at_any_byte_has_no_finish_unless_it_had_said_everything(
+def test_a_stream_cut_off_at_any_byte_has_no_finish_unless_it_is_complete(
     make: MakeReader, answer: bytes
 ) -> None:
     whole = play(make(), [answer])

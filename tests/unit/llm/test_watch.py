@@ -33,7 +33,7 @@ def ended_at(
 
 
 @pytest.mark.spec("C-05")
-def test_silence_for_the_whole_time_ends_the_stream() -> None:
+def test_silence_for_the_idle_timeout_ends_the_stream() -> None:
     async def silent(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(100)
@@ -41,7 +41,7 @@ def test_silence_for_the_whole_time_ends_the_stream() -> None:
     assert ended_at(10, silent) == pytest.approx(10)
 
 
-def test_every_word_puts_it_off() -> None:
+def test_arriving_bytes_restart_the_idle_timeout() -> None:
     async def speaking(watch: IdleTimeout) -> None:
         for _ in range(20):
             watch.waiting = True
@@ -52,7 +52,7 @@ def test_every_word_puts_it_off() -> None:
     assert ended_at(10, speaking) == pytest.approx(190)
 
 
-def test_the_time_that_the_reader_takes_does_not_count() -> None:
+def test_time_that_the_reader_takes_does_not_count_as_silence() -> None:
     async def slow_reader(watch: IdleTimeout) -> None:
         await asyncio.sleep(1000)
         watch.touch()
@@ -62,7 +62,7 @@ def test_the_time_that_the_reader_takes_does_not_count() -> None:
     assert ended_at(10, slow_reader) is None
 
 
-def test_zero_is_for_ever() -> None:
+def test_an_idle_timeout_of_zero_never_ends_the_stream() -> None:
     async def silent(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(1_000_000)
@@ -71,7 +71,7 @@ def test_zero_is_for_ever() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 300.0])
-def test_once_the_answer_is_finished_its_last_words_must_come_soon(seconds: float) -> None:
+def test_a_limit_that_is_set_later_ends_a_silent_stream(seconds: float) -> None:
     async def finished(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(5)
@@ -81,7 +81,7 @@ def test_once_the_answer_is_finished_its_last_words_must_come_soon(seconds: floa
     assert ended_at(seconds, finished) == pytest.approx(15)
 
 
-def test_a_limit_is_late_though_the_stream_never_falls_silent() -> None:
+def test_a_stream_past_its_limit_is_late_even_without_silence() -> None:
     async def run() -> list[bool]:
         watch = IdleTimeout(300, 300, lambda: None)
         seen = [watch.is_late]
@@ -96,7 +96,7 @@ def test_a_limit_is_late_though_the_stream_never_falls_silent() -> None:
     assert simulate(run, seed=1) == [False, False, False, False, True]
 
 
-def test_a_limit_never_makes_it_longer() -> None:
+def test_a_limit_never_extends_the_idle_timeout() -> None:
     async def finished(watch: IdleTimeout) -> None:
         watch.waiting = True
         watch.set_limit(10)
@@ -126,7 +126,7 @@ def test_a_model_that_never_begins_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("says", [False, True])
-def test_signs_of_life_keep_a_stream_open_for_an_hour_and_no_longer(says: bool) -> None:
+def test_pings_without_content_keep_a_stream_open_for_at_most_an_hour(says: bool) -> None:
     async def pinging(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(100)
@@ -139,7 +139,7 @@ def test_signs_of_life_keep_a_stream_open_for_an_hour_and_no_longer(says: bool) 
     assert ended == pytest.approx(PING_SECONDS + (100 if says else 0))
 
 
-def test_a_deadline_longer_than_that_of_pings_is_kept() -> None:
+def test_an_idle_timeout_longer_than_that_of_pings_is_kept() -> None:
     async def silent(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(10 * PING_SECONDS)

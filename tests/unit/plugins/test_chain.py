@@ -51,7 +51,7 @@ def a_call() -> Call:
 
 
 @pytest.mark.spec("A-06")
-async def test_plugins_add_to_what_a_summary_knows_and_the_last_prompt_counts() -> None:
+async def test_hooks_add_context_to_a_summary_and_the_last_prompt_wins() -> None:
     async def adds(input: dict[str, Any], output: dict[str, Any]) -> None:
         output["context"].append(f"about {input['sessionID']}")
         output["prompt"] = "first"
@@ -93,7 +93,9 @@ async def test_a_command_is_changed_before_it_is_sent() -> None:
         (("yes", "ask"), "ask"),
     ],
 )
-async def test_one_deny_is_enough_and_what_is_no_answer_is_none(said: tuple[str, ...], counts: str) -> None:
+async def test_one_deny_of_a_hook_is_enough_and_an_unknown_status_is_ignored(
+    said: tuple[str, ...], counts: str
+) -> None:
     def saying(status: str) -> Hook:
         def hook(input: dict[str, Any], output: dict[str, Any]) -> None:
             output["status"] = status
@@ -104,7 +106,7 @@ async def test_one_deny_is_enough_and_what_is_no_answer_is_none(said: tuple[str,
     assert await there.permission(a_call(), Ask("bash", ("ls",))) == counts
 
 
-async def test_what_a_hook_does_to_its_input_is_its_own_matter() -> None:
+async def test_changes_of_a_hook_to_its_input_do_not_reach_the_call() -> None:
     call = a_call()
 
     async def hook(input: dict[str, Any], output: dict[str, Any]) -> None:
@@ -116,7 +118,7 @@ async def test_what_a_hook_does_to_its_input_is_its_own_matter() -> None:
 
 
 @pytest.mark.parametrize("there", [NO_HOOKS, HookChain([])])
-async def test_without_plugins_all_stays_as_it_is(there: Hooks) -> None:
+async def test_hooks_without_plugins_change_nothing(there: Hooks) -> None:
     commanded = ExpandedCommand(session_id=SESSION, command="x", arguments="", parts=(PART,))
     assert there.names == frozenset()
     assert await there.compacting(SESSION) == CompactionHints()
@@ -156,7 +158,7 @@ def telling_anew(input: dict[str, Any], output: dict[str, Any]) -> None:
         ([appending("")], False),
     ],
 )
-async def test_a_note_continues_that_a_plugin_appended_and_that_begins_like_the_systems(
+async def test_text_that_a_plugin_appends_with_a_system_tag_continues_the_turn(
     hooks: list[Hook], continues: bool
 ) -> None:
     finished = await chain("experimental.text.complete", *hooks).text_complete(PART)

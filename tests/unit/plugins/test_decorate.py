@@ -99,7 +99,7 @@ class Point:
         (Pending(note="n"), Pending(note="n")),
     ],
 )
-async def test_what_it_returns_becomes_the_result(value: Any, outcome: Any) -> None:
+async def test_the_return_value_of_a_tool_becomes_its_result(value: Any, outcome: Any) -> None:
     @tool
     def answers() -> Any:
         return value
@@ -107,7 +107,7 @@ async def test_what_it_returns_becomes_the_result(value: Any, outcome: Any) -> N
     assert await used(answers, {}) == outcome
 
 
-async def test_what_has_no_json_form_is_its_failure() -> None:
+async def test_a_return_value_without_a_json_form_is_refused() -> None:
     @tool
     def answers() -> Any:
         return object()
@@ -117,7 +117,7 @@ async def test_what_has_no_json_form_is_its_failure() -> None:
 
 
 @pytest.mark.spec("A-09")
-async def test_the_context_comes_under_whatever_name_and_is_no_argument() -> None:
+async def test_the_context_parameter_may_have_any_name_and_is_no_argument() -> None:
     @tool(name="other", description="Says who.", effect="none", timeout=5)
     async def who(ctx: ToolContext, name: str) -> list[str]:
         return [ctx.session_id, ctx.message_id, ctx.call_id, ctx.effect_key, ctx.agent, ctx.directory, name]
@@ -131,7 +131,7 @@ async def test_the_context_comes_under_whatever_name_and_is_no_argument() -> Non
     assert outcome.output == '["ses_1","msg_1","cal_1","cal_1","build","/work","x"]'
 
 
-async def test_a_plan_takes_some_of_the_arguments_and_says_what_is_touched() -> None:
+async def test_a_plan_takes_some_of_the_arguments_and_returns_asks() -> None:
     def plan(path: str) -> Ask:
         return Ask("edit", (path,))
 
@@ -159,7 +159,7 @@ async def test_a_plan_takes_some_of_the_arguments_and_says_what_is_touched() -> 
         await asks_of(nonsense)
 
 
-async def test_reconcile_finds_out_or_does_not() -> None:
+async def test_reconcile_returns_a_result_or_none() -> None:
     known: list[Any] = [None, "done", Failed("no")]
 
     @tool(reconcile=lambda number: known[number])
@@ -201,7 +201,9 @@ async def test_an_async_tool_waits_for_a_result_from_outside() -> None:
 
 
 @pytest.mark.spec("A-09")
-async def test_a_thread_sees_that_it_shall_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_thread_of_a_tool_sees_the_abort_before_the_cancel_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     at, started, ended = context(), threading.Event(), threading.Event()
 
     @tool
@@ -223,7 +225,7 @@ async def test_a_thread_sees_that_it_shall_end(caplog: pytest.LogCaptureFixture)
     assert caplog.records == []
 
 
-async def test_a_parameter_that_no_model_could_give_is_refused_with_what_to_write() -> None:
+async def test_a_function_that_cannot_be_a_tool_is_refused_with_the_reason() -> None:
     def untyped(x): ...  # type: ignore[no-untyped-def]
 
     def many(*x: int) -> None: ...

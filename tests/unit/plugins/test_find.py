@@ -110,7 +110,7 @@ async def test_plugins_come_from_packages_the_configuration_and_folders_in_this_
     ]
 
 
-async def test_options_reach_the_plugin_that_they_stand_beside(desk: ConfigDesk) -> None:
+async def test_options_of_the_configuration_reach_their_plugin(desk: ConfigDesk) -> None:
     desk.write("p.py", "async def plugin(context):\n    raise ValueError(context.options['x'])\n")
     desk.write("asyncagents.json", {"plugin": [["./p.py", {"x": "forty-two"}]]})
     (report,) = await reports(desk)
@@ -162,7 +162,7 @@ async def test_tools_come_from_files_the_nearest_first(desk: ConfigDesk) -> None
     assert clash.startswith(str(desk.home / ".config/asyncagents/tools/b.py"))
 
 
-async def test_a_project_may_not_replace_a_built_in_tool_nor_anyone_the_programs(desk: ConfigDesk) -> None:
+async def test_projects_replace_no_built_in_tool_and_users_no_tool_of_the_program(desk: ConfigDesk) -> None:
     own, theirs = (
         ExtraTool(ECHO.with_name("read"), "mine", own=True),
         ExtraTool(ECHO.with_name("read"), "theirs", own=False),
@@ -177,9 +177,7 @@ async def test_a_project_may_not_replace_a_built_in_tool_nor_anyone_the_programs
 
 
 @pytest.mark.parametrize("code", ["syntax error", "raise KeyboardInterrupt", "x = 1"])
-async def test_a_tool_file_that_cannot_be_used_is_told_and_the_rest_works(
-    desk: ConfigDesk, code: str
-) -> None:
+async def test_an_unusable_tool_file_gives_a_warning_and_the_rest_works(desk: ConfigDesk, code: str) -> None:
     bad = desk.write(".asyncagents/tools/bad.py", code)
     desk.write(".asyncagents/tools/good.py", TOOL.format(name="greet", origin="good"))
     additions = await loaded(desk)
@@ -188,13 +186,13 @@ async def test_a_tool_file_that_cannot_be_used_is_told_and_the_rest_works(
     assert warning.startswith(str(bad))
 
 
-async def test_importing_leaves_nothing_and_believes_no_bytecode(desk: ConfigDesk) -> None:
+async def test_importing_a_tool_file_leaves_no_other_file(desk: ConfigDesk) -> None:
     file = desk.write(".asyncagents/tools/a.py", TOOL.format(name="greet", origin="source"))
     await loaded(desk)
     assert list(file.parent.iterdir()) == [file]
 
 
-async def test_what_was_loaded_counts_until_the_next_start(desk: ConfigDesk) -> None:
+async def test_a_loaded_plugin_stays_in_use_until_the_next_start(desk: ConfigDesk) -> None:
     desk.write(".asyncagents/plugins/a.py", PLUGIN.format(name="a"))
     plugins = Plugins(desk.environment, output=desk.home)
     config = desk.load().config
@@ -207,7 +205,7 @@ async def test_what_was_loaded_counts_until_the_next_start(desk: ConfigDesk) -> 
         assert [report.error for report in additions.hooks.reports()] == [None]
 
 
-def test_with_nothing_there_nothing_is_found(desk: ConfigDesk) -> None:
+def test_a_project_without_plugins_and_tools_yields_none(desk: ConfigDesk) -> None:
     plugins = Plugins(desk.environment, output=desk.home)
     assert plugins.find(str(desk.project), desk.load().config, trusted=True) is None
 
@@ -242,7 +240,7 @@ async def test_files_of_an_untrusted_project_are_not_imported(stranger: ConfigDe
     assert sum("not trusted" in warning for warning in additions.warnings) == 2
 
 
-async def test_an_untrusted_project_on_the_path_is_no_package_and_hides_none(
+async def test_an_untrusted_project_on_the_path_adds_and_hides_no_package(
     stranger: ConfigDesk, mark: Mark, tmp_path: Path
 ) -> None:
     """`python -m` puts the current directory first: a project may bring metadata, and modules of any name."""
@@ -259,7 +257,7 @@ async def test_an_untrusted_project_on_the_path_is_no_package_and_hides_none(
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-async def test_a_module_of_an_untrusted_project_stands_in_for_none_that_the_user_names(
+async def test_a_module_of_an_untrusted_project_is_not_imported_as_a_user_plugin(
     stranger: ConfigDesk, mark: Mark, trusted: bool
 ) -> None:
     stranger.write("my_plugin/__init__.py", mark.trap)
@@ -278,7 +276,7 @@ async def test_a_module_of_an_untrusted_project_stands_in_for_none_that_the_user
         assert first.error is None
 
 
-async def test_where_we_were_started_must_be_trusted_too(
+async def test_packages_of_an_untrusted_start_directory_are_ignored(
     stranger: ConfigDesk, mark: Mark, tmp_path: Path
 ) -> None:
     """The session works elsewhere."""
@@ -304,7 +302,7 @@ async def test_trust_that_is_taken_back_counts_at_once(desk: ConfigDesk) -> None
     assert distrust_project(desk.environment, project_root(desk.environment, desk.project))
 
 
-async def test_who_starts_at_home_may_keep_packages_there(stranger: ConfigDesk) -> None:
+async def test_packages_below_the_home_are_found_when_it_is_the_start_directory(stranger: ConfigDesk) -> None:
     """All of the user's own lies in it, and it cannot be trusted as a project."""
     installed(stranger.home / "src", "mine", "mine_plugin", PLUGIN.format(name="mine"))
     sys.path.append(str(stranger.home / "src"))
@@ -350,19 +348,19 @@ plain = Tool("plain", int, run)
 """
 
 
-async def test_a_tool_that_would_spoil_every_request_is_left_out_and_told(desk: ConfigDesk) -> None:
+async def test_an_invalid_tool_of_a_file_is_left_out_with_a_warning(desk: ConfigDesk) -> None:
     desk.write(".asyncagents/tools/bad.py", BAD_TOOLS)
     additions = await loaded(desk)
     assert [added.tool.name for added in additions.tools] == ["good"]
     assert len(additions.warnings) == 8
 
 
-def test_the_names_of_the_built_in_tools_are_these() -> None:
+def test_the_list_of_built_in_names_matches_the_tools() -> None:
     folder = Path(asyncagents.tools.builtin.__path__[0])
     assert {file.stem for file in folder.glob("*.txt")} == BUILT_IN
 
 
-def test_hooks_have_the_seconds_of_the_configuration(desk: ConfigDesk) -> None:
+def test_the_timeout_of_hooks_comes_from_the_configuration(desk: ConfigDesk) -> None:
     assert desk.load().config.hook_seconds == 5
     desk.write("asyncagents.json", {"hook_seconds": 0.5})
     assert desk.load().config.hook_seconds == 0.5

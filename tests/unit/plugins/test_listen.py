@@ -22,7 +22,7 @@ async def here(session_id: SessionId) -> str:
     return "/elsewhere" if session_id == "ses_99" else "/here"
 
 
-async def test_a_slow_plugin_loses_the_oldest_and_that_is_reported() -> None:
+async def test_a_slow_plugin_loses_the_oldest_events_and_the_loss_is_reported() -> None:
     heard: list[str | None] = []
     first, go = asyncio.Event(), asyncio.Event()
 
@@ -50,7 +50,7 @@ async def test_a_slow_plugin_loses_the_oldest_and_that_is_reported() -> None:
     assert health.last == "is too slow: it missed 6 events"
 
 
-async def test_what_happens_elsewhere_or_to_nobody_known_is_not_told() -> None:
+async def test_events_of_other_directories_or_unknown_sessions_are_not_sent() -> None:
     heard: list[str | None] = []
     plugin = LoadedPlugin(name="p", origin="test", scope="user", runner=GuardedRunner(), seconds=60)
     plugin.set_hooks({"event": lambda event: heard.append(event.session_id)}, ())
@@ -65,7 +65,7 @@ async def test_what_happens_elsewhere_or_to_nobody_known_is_not_told() -> None:
     assert heard == ["ses_1"]
 
 
-async def test_one_that_keeps_hanging_is_told_no_more() -> None:
+async def test_a_plugin_that_keeps_hanging_gets_no_more_events() -> None:
     calls = 0
 
     async def hook(event: Event) -> None:

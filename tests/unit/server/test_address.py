@@ -6,7 +6,7 @@ from contextlib import closing
 from asyncagents.server.address import resolve_address
 
 
-def test_answers_in_several_pieces_are_sent_at_once() -> None:
+def test_accepted_connections_have_tcp_nodelay_set() -> None:
     """Each event loop sets it for sockets that say they are TCP; those that connect inherit it, too."""
     with closing(resolve_address("127.0.0.1").bind(0)) as bound:
         with closing(socket.create_connection(bound.getsockname())), closing(bound.accept()[0]) as accepted:

@@ -11,7 +11,7 @@ from asyncagents.server.blocking import BlockingWork, FileIndex, FileNames
 FOUND = FileNames(files=("a",), folders=())
 
 
-async def test_who_gives_up_leaves_what_was_begun_to_whoever_asks_next() -> None:
+async def test_a_walk_goes_on_for_other_requests_when_its_first_is_cancelled() -> None:
     loop, begun, go = asyncio.get_running_loop(), asyncio.Event(), Event()
     walks = []
 
@@ -34,7 +34,7 @@ async def test_who_gives_up_leaves_what_was_begun_to_whoever_asks_next() -> None
     assert walks == ["/x"]
 
 
-async def test_a_walk_that_fails_is_told_and_tried_again() -> None:
+async def test_a_failed_walk_is_an_error_and_the_next_request_walks_again() -> None:
     tries = []
 
     def walk(where: str, left: Event) -> FileNames:
@@ -52,7 +52,7 @@ async def test_a_walk_that_fails_is_told_and_tried_again() -> None:
     assert blocking.closing.is_set()
 
 
-async def test_a_disk_that_does_not_answer_keeps_nobody_waiting_for_ever() -> None:
+async def test_blocking_work_on_a_hanging_disk_is_unavailable_after_a_timeout() -> None:
     blocking, go = BlockingWork(), Event()
     blocking.seconds = 0.01
     try:

@@ -32,7 +32,7 @@ class Door:
 
 
 @pytest.mark.spec("P-10")
-def test_who_comes_too_often_is_told_when_to_come_again() -> None:
+def test_too_many_requests_are_refused_with_a_retry_after_header() -> None:
     door = Door()
 
     assert door.goes(10) == 3
@@ -43,7 +43,7 @@ def test_who_comes_too_often_is_told_when_to_come_again() -> None:
 @pytest.mark.parametrize(
     ("milliseconds", "goes"), [(0, 0), (499, 0), (500, 1), (1000, 2), (1499, 2), (60_000, 3)]
 )
-def test_goes_come_back_with_time_and_never_more_than_at_first(milliseconds: int, goes: int) -> None:
+def test_allowed_requests_return_with_time_up_to_the_first_number(milliseconds: int, goes: int) -> None:
     door = Door()
     door.goes(10)
     door.wait(milliseconds)
@@ -51,7 +51,7 @@ def test_goes_come_back_with_time_and_never_more_than_at_first(milliseconds: int
     assert door.goes(10) == goes
 
 
-def test_halves_of_a_go_add_up_though_somebody_asks_in_between() -> None:
+def test_refused_requests_do_not_delay_the_next_allowed_one() -> None:
     door = Door()
     door.goes(10)
 
@@ -63,7 +63,7 @@ def test_halves_of_a_go_add_up_though_somebody_asks_in_between() -> None:
     assert got == [0, 1, 0, 1, 0, 1]
 
 
-def test_whoever_is_refused_is_told_the_truth() -> None:
+def test_retry_after_is_the_time_until_a_request_is_allowed() -> None:
     door = Door()
     door.rates = RateLimit(door.clock, a_second=0.1, at_once=1)
     door.goes(1)
@@ -76,7 +76,7 @@ def test_whoever_is_refused_is_told_the_truth() -> None:
 
 
 @pytest.mark.spec("P-10")
-def test_one_sender_takes_nothing_from_another() -> None:
+def test_each_address_has_a_limit_of_its_own() -> None:
     door = Door()
     door.goes(10, "10.0.0.1")
 
@@ -96,7 +96,7 @@ def test_one_sender_takes_nothing_from_another() -> None:
         ("::1", "::2", False),
     ],
 )
-def test_whoever_has_many_addresses_is_one_sender(one: str, other: str, *, same: bool) -> None:
+def test_addresses_of_one_ipv6_network_share_a_limit(one: str, other: str, *, same: bool) -> None:
     """A network of IPv6 is given to one."""
     door = Door()
     door.goes(10, one)
@@ -104,7 +104,7 @@ def test_whoever_has_many_addresses_is_one_sender(one: str, other: str, *, same:
     assert door.goes(10, other) == (0 if same else 3)
 
 
-def test_a_clock_that_goes_back_neither_locks_out_nor_opens() -> None:
+def test_a_clock_that_goes_back_neither_blocks_nor_resets_the_limit() -> None:
     door = Door()
     door.goes(10)
     door.wait(-3_600_000)
@@ -116,7 +116,7 @@ def test_a_clock_that_goes_back_neither_locks_out_nor_opens() -> None:
     assert door.goes(10) == 3
 
 
-def test_however_many_come_only_so_many_are_remembered() -> None:
+def test_the_number_of_remembered_addresses_is_bounded() -> None:
     door = Door()
     for number in range(3 * MOST_SENDERS):
         door.goes(1, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
@@ -124,7 +124,7 @@ def test_however_many_come_only_so_many_are_remembered() -> None:
     assert len(door.rates._buckets) == MOST_SENDERS
 
 
-def test_who_comes_all_the_time_is_not_forgotten() -> None:
+def test_an_address_that_keeps_sending_requests_stays_limited() -> None:
     door = Door()
     door.goes(10)
     for number in range(2 * MOST_SENDERS):
@@ -144,7 +144,7 @@ def test_who_comes_all_the_time_is_not_forgotten() -> None:
         ("GET", "/v1/health", False),
     ],
 )
-def test_what_brings_results_is_limited_and_what_only_looks_is_not(
+def test_routes_that_deliver_results_are_limited_and_reading_ones_are_not(
     method: str, path: str, *, limited: bool
 ) -> None:
     door, request = Door(), Request(method=method, path=path, client="10.0.0.1")
@@ -153,7 +153,7 @@ def test_what_brings_results_is_limited_and_what_only_looks_is_not(
     assert any(answers) == limited
 
 
-def test_a_flood_of_webhooks_takes_nothing_from_who_has_the_token_and_the_same_address() -> None:
+def test_webhooks_do_not_use_up_the_limit_of_token_requests_of_an_address() -> None:
     """Behind a proxy, and on this machine, all have one address; anybody may send what is not signed."""
     door = Door()
     door.goes(10)

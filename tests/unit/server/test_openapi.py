@@ -45,14 +45,14 @@ def inside(value: Any) -> Iterator[dict[str, Any]]:
             yield from inside(each)
 
 
-def test_it_is_openapi_3_1_by_the_word_of_those_who_wrote_that() -> None:
+def test_the_document_is_valid_by_the_schema_of_openapi_3_1() -> None:
     """The schema is OpenAPI's own, as schemathesis carries it."""
     jsonschema_rs.validate(OPENAPI_31, DOCUMENT)
     with pytest.raises(jsonschema_rs.ValidationError):
         jsonschema_rs.validate(OPENAPI_31, DOCUMENT | {"paths": {"no/slash": {}}})
 
 
-def test_every_schema_in_it_is_json_schema() -> None:
+def test_every_schema_of_the_document_is_valid_json_schema() -> None:
     schemas = [value["schema"] for value in inside(DOCUMENT["paths"]) if "schema" in value]
     schemas += DOCUMENT["components"]["schemas"].values()
     assert len(schemas) > len(ROUTES)
@@ -60,7 +60,7 @@ def test_every_schema_in_it_is_json_schema() -> None:
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 
-def test_whatever_it_refers_to_is_there_and_whatever_is_there_is_referred_to() -> None:
+def test_references_and_components_of_the_document_match() -> None:
     refs = {value["$ref"] for value in inside(DOCUMENT) if "$ref" in value}
     there = {
         f"#/components/{kind}/{name}"
@@ -70,13 +70,13 @@ def test_whatever_it_refers_to_is_there_and_whatever_is_there_is_referred_to() -
     assert refs == there
 
 
-def test_every_route_is_in_it_and_nothing_else() -> None:
+def test_the_document_lists_exactly_the_routes() -> None:
     listed = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
     assert listed == {(route.method, route.path) for route in ROUTES}
     assert ("GET", "/doc") in listed
 
 
-def test_names_of_operations_are_unique_and_come_of_method_and_path() -> None:
+def test_operation_ids_are_unique_and_made_of_method_and_path() -> None:
     names = [operation["operationId"] for _, operation in operations()]
     assert len(set(names)) == len(names)
     assert all(name.isascii() and name.isidentifier() for name in names)
@@ -92,7 +92,7 @@ def test_parameters_of_the_path_are_those_of_its_template() -> None:
         assert [f"{{{name}}}" for name in named] == [word for word in route.path.split("/") if "{" in word]
 
 
-def test_every_error_has_the_shape_of_an_error() -> None:
+def test_every_error_status_refers_to_the_shared_error_response() -> None:
     for _, operation in operations():
         errors = {status: answer for status, answer in operation["responses"].items() if status >= "4"}
         assert errors == {
@@ -113,7 +113,7 @@ def test_every_error_has_the_shape_of_an_error() -> None:
         ),
     ],
 )
-def test_errors_of_what_stands_before_a_route_are_told_where_they_can_be(
+def test_a_route_lists_the_errors_that_the_checks_before_it_can_give(
     route: Route, wanted: tuple[int, ...]
 ) -> None:
     assert statuses(route) == wanted
@@ -128,13 +128,13 @@ def test_errors_of_what_stands_before_a_route_are_told_where_they_can_be(
         ("signature", [{"standardWebhooks": []}, {"webhookSignature": []}]),
     ],
 )
-def test_who_may_use_a_route_is_told(access: Any, schemes: list[Any]) -> None:
+def test_a_route_shows_the_security_schemes_of_its_access(access: Any, schemes: list[Any]) -> None:
     shown = document([replace(ROUTE, access=access)])
     assert shown["paths"]["/v1/things"]["get"]["security"] == schemes
     assert {name for scheme in schemes for name in scheme} <= shown["components"]["securitySchemes"].keys()
 
 
-def test_a_route_is_told_with_all_that_its_row_says() -> None:
+def test_a_route_shows_its_parameters_body_and_response() -> None:
     route = replace(
         ROUTE,
         query=(
@@ -156,7 +156,7 @@ def test_a_route_is_told_with_all_that_its_row_says() -> None:
     assert shown["requestBody"]["content"]["application/json"]["schema"]["type"] == "object"
 
 
-def test_nothing_to_say_is_204_and_text_is_text() -> None:
+def test_a_route_without_a_response_is_204_and_text_keeps_its_type() -> None:
     silent = document([replace(ROUTE, method="DELETE")])["paths"]["/v1/things"]["delete"]["responses"]
     assert "200" not in silent
     assert "content" not in silent["204"]
@@ -166,7 +166,7 @@ def test_nothing_to_say_is_204_and_text_is_text() -> None:
     ]
 
 
-def test_a_stream_is_told_with_the_names_and_types_of_its_events() -> None:
+def test_a_stream_shows_the_names_and_types_of_its_events() -> None:
     events = (("snapshot", dict[str, Any]), ("heartbeat", dict[str, str]))
     shown = document([replace(ROUTE, content_type="text/event-stream", events=events)])
     answer = shown["paths"]["/v1/things"]["get"]["responses"]["200"]
@@ -183,7 +183,7 @@ def test_the_document_is_the_same_each_time() -> None:
     assert encode(document(ROUTES)) == encode(DOCUMENT)
 
 
-def test_durations_of_tasks_say_their_unit() -> None:
+def test_descriptions_of_task_durations_name_their_unit() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     for name in ("Durations", "GroupStats"):
         assert "milliseconds" in schemas[name]["description"]

@@ -73,6 +73,6 @@ def test_a_route_with_a_directory_and_a_key_has_their_parameters_before_its_own(
     assert second.statuses == ()
 
 
-def test_every_route_has_a_summary_of_one_line_and_its_path_and_method_alone() -> None:
+def test_every_route_has_a_summary_and_a_unique_method_and_path() -> None:
     assert all(route.summary and not route.summary.endswith(".") for route in ROUTES)
     assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)

@@ -71,11 +71,11 @@ STRING, INTEGER = {"type": "string"}, {"type": "integer", "format": "int64"}
         (Annotated[str, Meta(min_length=1, pattern=r"\S")], STRING | {"minLength": 1, "pattern": r"\S"}),
     ],
 )
-def test_a_type_is_a_schema(kind: Any, wanted: Schema) -> None:
+def test_a_type_becomes_the_same_schema_for_input_and_output(kind: Any, wanted: Schema) -> None:
     assert Schemas().output_schema(kind) == wanted == Schemas().input_schema(kind)
 
 
-def test_what_is_left_out_when_it_is_none_is_never_null_but_may_be_sent_as_null() -> None:
+def test_a_field_omitted_when_none_is_nullable_in_the_input_schema_alone() -> None:
     schemas = Schemas()
     given, taken = schemas.output_schema(Leaf), schemas.input_schema(Leaf)
     assert given["$ref"] == "#/components/schemas/Leaf"
@@ -90,12 +90,12 @@ def test_what_is_left_out_when_it_is_none_is_never_null_but_may_be_sent_as_null(
     assert schemas.components["LeafInput"]["properties"]["noteID"] == nullable
 
 
-def test_what_is_only_taken_has_its_plain_name() -> None:
+def test_the_schema_of_a_type_used_as_input_alone_has_its_plain_name() -> None:
     schemas = Schemas()
     assert schemas.input_schema(Leaf) == {"$ref": "#/components/schemas/Leaf"}
 
 
-def test_a_type_may_speak_of_itself_and_a_default_is_told() -> None:
+def test_a_type_may_refer_to_itself_and_its_schema_shows_defaults() -> None:
     schemas = Schemas()
     schemas.output_schema(Tree)
     shown = schemas.components["Tree"]["properties"]
@@ -104,7 +104,7 @@ def test_a_type_may_speak_of_itself_and_a_default_is_told() -> None:
     assert schemas.components["Tree"]["required"] == ["leaves"]
 
 
-def test_a_union_is_told_apart_by_its_tags() -> None:
+def test_a_union_has_its_tags_as_discriminator() -> None:
     schemas = Schemas()
     union = schemas.output_schema(Dog | Cat)
     assert union["discriminator"]["mapping"] == {
@@ -115,7 +115,7 @@ def test_a_union_is_told_apart_by_its_tags() -> None:
     assert schemas.components["Cat"]["required"] == ["type", "lives"]
 
 
-def test_what_is_always_written_is_required_in_what_is_given_alone() -> None:
+def test_a_field_that_is_always_written_is_required_in_output_alone() -> None:
     schemas = Schemas()
     schemas.output_schema(Whole)
     schemas.input_schema(Whole)
@@ -128,7 +128,7 @@ class Pair(Shape, frozen=True, kw_only=True):
     leaf: Leaf
 
 
-def test_what_is_taken_as_it_is_given_is_told_once() -> None:
+def test_equal_input_and_output_schemas_are_merged() -> None:
     schemas = Schemas()
     schemas.output_schema(Pair)
     body = schemas.input_schema(Pair)
@@ -172,7 +172,7 @@ WRITTEN = b'"id":"prt_1","sessionID":"s","messageID":"m"'
         b'{"type":"file","mime":"a/b","url":"u","source":{"type":"cloud"}}',
     ],
 )
-def test_parts_that_we_do_not_know_fit_as_those_that_we_know(part: bytes) -> None:
+def test_known_and_unknown_kinds_of_parts_fit_the_schema(part: bytes) -> None:
     info = UserMessage(
         id=MessageId("m"),
         session_id=SessionId("s"),
@@ -193,7 +193,7 @@ def test_parts_that_we_do_not_know_fit_as_those_that_we_know(part: bytes) -> Non
         b'"text"',
     ],
 )
-def test_what_is_called_a_known_part_and_is_none_does_not_fit(part: bytes) -> None:
+def test_an_invalid_part_of_a_known_kind_does_not_fit_the_schema(part: bytes) -> None:
     info = (
         b'{"role":"user","id":"m","sessionID":"s","time":{"created":1},"agent":"a",'
         b'"model":{"providerID":"p","modelID":"m"}}'
@@ -202,7 +202,7 @@ def test_what_is_called_a_known_part_and_is_none_does_not_fit(part: bytes) -> No
     assert fits(MessageWithParts, b'{"info":%s,"parts":[]}' % info)
 
 
-def test_failures_that_we_do_not_know_fit_as_those_that_we_know() -> None:
+def test_known_and_unknown_kinds_of_failures_fit_the_schema() -> None:
     assert fits(Failure, encode(aborted_error()))
     assert fits(Failure, encode(UnknownFailure(b'{"name":"SolarFlare"}', "SolarFlare")))
     assert not fits(Failure, b'{"name":"MessageAbortedError"}')

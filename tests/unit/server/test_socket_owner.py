@@ -45,7 +45,7 @@ def _row(ends: str, *, state: str = "01", uid: str = "1000", inode: str = "24800
         (SIX, True, "big", SIX_BIG),
     ],
 )
-def test_the_row_of_the_client_tells_its_user(
+def test_the_row_of_the_client_names_its_user(
     ends: SocketEnds, six: bool, order: Literal["little", "big"], columns: str
 ) -> None:
     local, remote = columns.split()
@@ -75,12 +75,12 @@ def test_the_row_of_the_client_tells_its_user(
         b"\xff\xfe\x00",
     ],
 )
-def test_no_other_row_tells_it(row: bytes) -> None:
+def test_rows_of_other_ends_or_states_and_malformed_rows_name_no_user(row: bytes) -> None:
     """Of no other state, of neither end alone, of no socket that its program has closed, and nothing torn."""
     assert find_row([HEAD, row], FOUR, six=False, order="little") is None
 
 
-def test_an_address_of_ipv6_is_in_no_table_of_ipv4() -> None:
+def test_an_ipv6_address_is_not_found_in_the_ipv4_table() -> None:
     assert find_row([HEAD, _row(LITTLE)], SIX, six=False, order="little") is None
 
 
@@ -98,7 +98,7 @@ def _error(number: int) -> bytes:
 
 
 @pytest.mark.spec("Z-07")
-def test_an_answer_of_the_kernel_tells_the_user_of_an_open_connection_alone() -> None:
+def test_the_kernel_names_the_user_of_an_open_connection_alone() -> None:
     assert read_answer(_answer(), FOUR) == 1000
     assert read_answer(_answer(), MAPPED) == 1000
     assert read_answer(_answer(uid=0), FOUR) == 0
@@ -111,6 +111,6 @@ def test_an_answer_of_the_kernel_tells_the_user_of_an_open_connection_alone() ->
     assert read_answer(_error(errno.ENOENT), FOUR) is None
 
 
-def test_what_the_kernel_refuses_is_an_error_and_no_answer() -> None:
+def test_a_refusal_of_the_kernel_is_an_error() -> None:
     with pytest.raises(PermissionError):
         read_answer(_error(errno.EACCES), FOUR)

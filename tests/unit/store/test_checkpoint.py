@@ -53,7 +53,7 @@ def in_the_file(path: Path) -> int:
         return int(db.execute("SELECT COUNT(*) FROM t").fetchone()[0])
 
 
-def test_what_was_committed_is_moved_after_so_many_verbs(tmp_path: Path) -> None:
+def test_a_checkpoint_runs_after_a_fixed_number_of_verbs(tmp_path: Path) -> None:
     path, moved = tmp_path / "a.db", threading.Event()
     with written(path), closing(Checkpointer(lambda: Told(path, moved))) as checkpoints:
         checkpoints.count_verbs(CHECKPOINT_VERBS - 1)
@@ -64,7 +64,7 @@ def test_what_was_committed_is_moved_after_so_many_verbs(tmp_path: Path) -> None
         assert in_the_file(path) == 1
 
 
-def test_a_failure_is_told_and_the_next_one_is_tried(
+def test_a_failed_checkpoint_is_logged_and_the_next_one_is_tried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, moved, failed = tmp_path / "a.db", threading.Event(), threading.Event()
@@ -84,7 +84,7 @@ def test_a_failure_is_told_and_the_next_one_is_tried(
     assert "action=checkpoint: failed" in caplog.text
 
 
-def test_who_never_commits_has_no_thread(tmp_path: Path) -> None:
+def test_a_checkpointer_without_enough_verbs_starts_no_thread(tmp_path: Path) -> None:
     before = threading.active_count()
     with closing(Checkpointer(lambda: connect(tmp_path / "a.db"))) as checkpoints:
         checkpoints.count_verbs(CHECKPOINT_VERBS - 1)

@@ -238,14 +238,14 @@ async def _wander(path: Path, seed: int, rate: float) -> str:
 
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_store_with_a_bad_disk_goes_the_same_way_as_one_with_a_good_disk(
+async def test_random_verbs_have_the_same_results_with_and_without_disk_errors(
     tmp_path: Path, seed: int
 ) -> None:
     smooth = await _wander(tmp_path / "smooth.db", seed, 0)
     assert await _wander(tmp_path / "rough.db", seed, 0.4) == smooth
 
 
-async def test_an_answer_that_overtakes_the_commit_of_its_ask_stays(tmp_path: Path) -> None:
+async def test_an_answer_to_an_ask_survives_a_failed_commit_report_of_the_ask(tmp_path: Path) -> None:
     path, faults = tmp_path / "store.db", Faults()
     async with _lab(path, faults) as lab:
         session_id, claim, (call,) = await lab.start_calls(None)
@@ -265,7 +265,9 @@ def _in_another_process(path: Path, verb: Verb[Any]) -> None:
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
-async def test_what_others_did_meanwhile_is_reported_once(tmp_path: Path, fault: Fault) -> None:
+async def test_commits_of_another_process_are_reported_once_after_a_failure(
+    tmp_path: Path, fault: Fault
+) -> None:
     path, faults = tmp_path / "store.db", Faults()
     async with _lab(path, faults) as lab, _lab(path, Faults(), seed=2) as other:
         mine, theirs = await lab.session(), await other.session()
@@ -278,7 +280,7 @@ async def test_what_others_did_meanwhile_is_reported_once(tmp_path: Path, fault:
         assert lab.woken.count(mine) == 2
 
 
-async def test_a_store_that_cannot_tell_says_so_and_works_again_later(tmp_path: Path) -> None:
+async def test_a_commit_of_unknown_outcome_is_an_error_and_the_store_recovers(tmp_path: Path) -> None:
     faults = Faults()
     async with _lab(tmp_path / "store.db", faults) as lab:
         session_id = await lab.session()
@@ -297,7 +299,7 @@ async def test_a_store_that_cannot_tell_says_so_and_works_again_later(tmp_path: 
         assert fact.message.id in {event.info.id for event in lab.events if hasattr(event, "info")}
 
 
-async def test_a_commit_that_never_comes_about_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_commit_that_keeps_failing_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
     faults = Faults()
     async with _lab(tmp_path / "store.db", faults) as lab:
         session_id = await lab.session()
@@ -312,7 +314,7 @@ async def test_a_commit_that_never_comes_about_is_an_error_and_leaves_nothing(tm
 
 @pytest.mark.spec("P-06")
 @pytest.mark.parametrize("fault", ["before", "after"])
-async def test_a_key_that_was_told_is_kept(tmp_path: Path, fault: Fault) -> None:
+async def test_a_secret_key_that_was_returned_is_stored(tmp_path: Path, fault: Fault) -> None:
     """Found by the simulation: it took no revision, so its failed commit passed for a read."""
     faults = Faults()
     async with _lab(tmp_path / "test.db", faults) as lab:
@@ -338,7 +340,7 @@ async def test_one_approval_is_withdrawn_once(tmp_path: Path, fault: Fault) -> N
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
-async def test_what_was_withdrawn_is_not_approved_any_more(tmp_path: Path, fault: Fault) -> None:
+async def test_withdrawn_approvals_are_gone(tmp_path: Path, fault: Fault) -> None:
     faults = Faults()
     async with _lab(tmp_path / "test.db", faults) as lab:
 

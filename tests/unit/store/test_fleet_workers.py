@@ -23,7 +23,7 @@ def workers() -> Workers:
 
 
 @pytest.mark.spec("X-10")
-async def test_one_who_came_since_the_last_look_is_not_taken_for_dead() -> None:
+async def test_a_worker_newer_than_the_last_look_is_taken_for_alive() -> None:
     known = workers()
     assert known.alive(ME)
     assert known.alive(OTHER)
@@ -32,7 +32,7 @@ async def test_one_who_came_since_the_last_look_is_not_taken_for_dead() -> None:
     assert known.alive(OTHER)
 
 
-async def test_one_who_is_not_there_when_it_is_looked_for_is_dead() -> None:
+async def test_a_worker_missing_from_the_list_is_dead_until_it_returns() -> None:
     known = workers()
     died = []
     known.on_death = lambda: died.append(1)
@@ -49,7 +49,7 @@ async def test_one_who_is_not_there_when_it_is_looked_for_is_dead() -> None:
     assert not known.is_served("q")
 
 
-def test_a_clock_is_put_right_by_what_the_database_says() -> None:
+def test_the_clock_is_corrected_by_the_time_of_the_database() -> None:
     local = FakeClock()
     clock, now = StoreClock(local), local.now()
     clock.learn(now + 60_010, asked=now, heard=now + 20)
@@ -72,6 +72,6 @@ def test_locks_of_trees_are_numbers_that_postgres_takes() -> None:
         {"ASYNCAGENTS_STORE": "postgresql://h/d", "ASYNCAGENTS_CONNECTIONS": "1"},
     ],
 )
-def test_what_is_no_fleet_is_refused_with_what_to_do(variables: dict[str, str]) -> None:
+def test_invalid_settings_of_a_fleet_are_refused_by_the_name_of_a_variable(variables: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="ASYNCAGENTS_"):
         fleet_config(Environment(variables=variables, home=HERE, platform="linux", cwd=HERE))

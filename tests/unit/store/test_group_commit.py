@@ -52,7 +52,7 @@ def _published(events: list[Event]) -> list[MessageId]:
 @pytest.mark.parametrize(
     "error", [Conflict("no"), KeyError("a bug"), sqlite3.IntegrityError("constraint"), RecursionError()]
 )
-async def test_a_member_that_fails_leaves_its_neighbours_whole(
+async def test_a_failed_verb_of_a_batch_does_not_affect_the_others(
     lab: Lab, tmp_path: Path, error: Exception
 ) -> None:
     session_id = await lab.session()
@@ -83,7 +83,9 @@ async def test_a_batch_of_failures_writes_nothing(lab: Lab, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
-async def test_a_failed_commit_of_many_is_done_once_for_each(lab: Lab, tmp_path: Path, fault: Fault) -> None:
+async def test_after_a_failed_commit_each_verb_of_the_batch_is_done_once(
+    lab: Lab, tmp_path: Path, fault: Fault
+) -> None:
     session_id = await lab.session()
     facts = [lab.input(session_id, f"no. {n}") for n in range(20)]
     faults = Faults()
@@ -100,7 +102,7 @@ async def test_a_failed_commit_of_many_is_done_once_for_each(lab: Lab, tmp_path:
     assert (await lab.store.control(session_id)).wake_seq == 20
 
 
-async def test_a_full_disk_takes_only_the_member_that_filled_it(lab: Lab, tmp_path: Path) -> None:
+async def test_a_full_disk_fails_only_the_verb_that_filled_it(lab: Lab, tmp_path: Path) -> None:
     path, faults = tmp_path / "store.db", Faults()
     session_id = await lab.session()
     small = [lab.input(session_id, f"small {n}") for n in range(3)]
@@ -119,9 +121,7 @@ async def test_a_full_disk_takes_only_the_member_that_filled_it(lab: Lab, tmp_pa
     assert (await lab.store.control(session_id)).wake_seq == 4
 
 
-async def test_an_error_that_rolls_everything_back_silently_costs_nobody_their_write(
-    lab: Lab, tmp_path: Path
-) -> None:
+async def test_a_silent_rollback_fails_only_the_verb_that_caused_it(lab: Lab, tmp_path: Path) -> None:
     session_id = await lab.session()
     facts = [lab.input(session_id, f"no. {n}") for n in range(4)]
     faults = Faults()
@@ -145,7 +145,7 @@ async def test_an_error_that_rolls_everything_back_silently_costs_nobody_their_w
 @pytest.mark.parametrize(
     "start", ["BEGIN IMMEDIATE", "SAVEPOINT", "RELEASE", "UPDATE revision", "INSERT INTO mark"]
 )
-async def test_an_error_anywhere_is_an_error_or_done_and_the_next_batch_works(
+async def test_each_verb_of_a_batch_with_an_sql_error_fails_or_is_done(
     lab: Lab, tmp_path: Path, start: str
 ) -> None:
     session_id = await lab.session()
@@ -225,7 +225,7 @@ async def test_a_caller_that_goes_away_does_not_undo_its_write(lab: Lab) -> None
     assert await lab.store.admit(fact) == AdmitResult(fact.message.id, new=False)
 
 
-async def test_what_was_submitted_before_a_close_is_still_committed(tmp_path: Path) -> None:
+async def test_verbs_that_were_submitted_before_a_close_are_committed(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "store.db"
     ids = Ids(clock, SeededRng(1))
     loop = asyncio.get_running_loop()
@@ -256,7 +256,7 @@ async def test_a_read_that_failed_is_an_error_and_the_next_one_works(tmp_path: P
             assert (await lab.store.session(session_id)).id == session_id
 
 
-async def test_a_closed_store_refuses(tmp_path: Path) -> None:
+async def test_a_closed_store_refuses_verbs(tmp_path: Path) -> None:
     clock = FakeClock()
     ids = Ids(clock, SeededRng(1))
     async with open_sqlite(
@@ -270,11 +270,11 @@ async def test_a_closed_store_refuses(tmp_path: Path) -> None:
         await lab.store.session(session_id)
 
 
-async def test_a_verb_that_waits_is_a_bug_that_harms_nobody(lab: Lab, tmp_path: Path) -> None:
+async def test_a_verb_that_waits_fails_alone(lab: Lab, tmp_path: Path) -> None:
     session_id = await lab.session()
 
     async def sleepy(tx: Tx) -> None:
-        await asyncio.sleep(1)
+        await asyncio.Event().wait()
 
     fact = lab.input(session_id)
     with open_batches(tmp_path / "store.db", seed=5) as group_commit:
@@ -283,7 +283,7 @@ async def test_a_verb_that_waits_is_a_bug_that_harms_nobody(lab: Lab, tmp_path: 
     assert second.value.new
 
 
-async def test_a_missing_session_is_its_callers_matter_alone(lab: Lab, tmp_path: Path) -> None:
+async def test_a_verb_on_a_missing_session_fails_alone(lab: Lab, tmp_path: Path) -> None:
     session_id = await lab.session()
     with open_batches(tmp_path / "store.db", seed=5) as group_commit:
         outcomes, _ = group_commit.run(

@@ -43,14 +43,14 @@ async def _thread(tx: Tx) -> int:
     return threading.get_ident()
 
 
-async def test_a_quick_verb_is_worked_on_where_it_is_asked_for_and_others_are_not(lab: Lab) -> None:
+async def test_inline_verbs_run_in_the_thread_of_the_caller_and_others_do_not(lab: Lab) -> None:
     here = threading.get_ident()
     assert await lab.database.write(_thread, inline=True) == here
     assert await lab.database.read(_thread, inline=True) == here
     assert here not in {await lab.database.write(_thread), await lab.database.read(_thread)}
 
 
-async def test_verbs_are_done_in_the_order_they_were_given_whoever_does_them(lab: Lab) -> None:
+async def test_inline_and_other_verbs_are_done_in_the_order_of_their_calls(lab: Lab) -> None:
     done: list[int] = []
 
     def noted(number: int) -> Verb[Any]:
@@ -65,7 +65,7 @@ async def test_verbs_are_done_in_the_order_they_were_given_whoever_does_them(lab
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
-async def test_a_commit_that_fails_after_quick_work_is_done_once(
+async def test_inline_verbs_are_done_once_after_a_failed_commit(
     lab: Lab, faults: Faults, fault: Fault
 ) -> None:
     session_id = await lab.session()
@@ -76,7 +76,7 @@ async def test_a_commit_that_fails_after_quick_work_is_done_once(
     assert (await lab.store.control(session_id)).wake_seq == 10
 
 
-async def test_a_quick_verb_that_fails_leaves_its_neighbours_whole(lab: Lab) -> None:
+async def test_a_failed_inline_verb_does_not_affect_the_others(lab: Lab) -> None:
     session_id = await lab.session()
     good, bad, late = (lab.input(session_id, text) for text in ("good", "bad", "late"))
 
@@ -95,7 +95,7 @@ async def test_a_quick_verb_that_fails_leaves_its_neighbours_whole(lab: Lab) -> 
     ]
 
 
-async def test_whoever_writes_elsewhere_is_waited_for_in_a_thread(lab: Lab, tmp_path: Path) -> None:
+async def test_a_write_waits_for_the_lock_of_another_process_in_a_thread(lab: Lab, tmp_path: Path) -> None:
     """The loop goes on meanwhile: it is the loop that lets the other one end."""
     session_id = await lab.session()
     other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
@@ -109,7 +109,7 @@ async def test_whoever_writes_elsewhere_is_waited_for_in_a_thread(lab: Lab, tmp_
     assert (await writing).new
 
 
-async def test_what_others_wrote_is_heard_of_before_quick_work_counts(lab: Lab, tmp_path: Path) -> None:
+async def test_an_inline_verb_also_reports_a_commit_of_another_process(lab: Lab, tmp_path: Path) -> None:
     session_id = await lab.session()
     heard: list[str] = []
     lab.database.listen(lambda commit: heard.extend(commit.woken))
@@ -119,7 +119,7 @@ async def test_what_others_wrote_is_heard_of_before_quick_work_counts(lab: Lab, 
     assert heard == [session_id, session_id]
 
 
-async def test_a_quick_read_that_failed_is_an_error_and_the_next_one_works(lab: Lab, faults: Faults) -> None:
+async def test_a_failed_inline_read_is_an_error_and_the_next_one_works(lab: Lab, faults: Faults) -> None:
     session_id = await lab.session()
     await lab.store.session(session_id)
     faults.statements["BEGIN"] = sqlite3.OperationalError("disk I/O error")
@@ -128,7 +128,7 @@ async def test_a_quick_read_that_failed_is_an_error_and_the_next_one_works(lab: 
     assert (await lab.store.session(session_id)).id == session_id
 
 
-async def test_a_quick_read_that_finds_a_lock_is_read_by_a_thread(lab: Lab, faults: Faults) -> None:
+async def test_an_inline_read_that_finds_a_lock_succeeds(lab: Lab, faults: Faults) -> None:
     session_id = await lab.session()
     await lab.store.session(session_id)
     faults.statements["BEGIN"] = sqlite3.OperationalError("database is locked")

@@ -65,7 +65,7 @@ def test_a_fresh_file_gets_every_table_and_needs_no_backup(tmp_path: Path) -> No
     assert not (tmp_path / "backups").exists()
 
 
-async def test_what_was_stored_is_there_after_reopening(tmp_path: Path) -> None:
+async def test_a_reopened_database_has_its_sessions_and_its_epoch(tmp_path: Path) -> None:
     path, clock = tmp_path / "deep" / "store.db", FakeClock()
     cursors = []
     for seed in (1, 2):
@@ -78,7 +78,7 @@ async def test_what_was_stored_is_there_after_reopening(tmp_path: Path) -> None:
     assert cursors[0] == cursors[1]
 
 
-def test_an_upgrade_keeps_the_rows_and_a_backup_of_what_was(tmp_path: Path) -> None:
+def test_an_upgrade_keeps_the_rows_and_makes_a_backup_first(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     _migrate(path)
     with closing(_connect(path)) as connection:
@@ -95,14 +95,14 @@ def test_an_upgrade_keeps_the_rows_and_a_backup_of_what_was(tmp_path: Path) -> N
     assert [file.name for file in (tmp_path / "backups").iterdir()] == ["store-schema-1.db"]
 
 
-def test_several_steps_are_taken_at_once(tmp_path: Path) -> None:
+def test_several_migrations_run_in_one_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     _migrate(path)
     _migrate(path, SECOND, THIRD)
     assert _one(path, "SELECT version, min_reader FROM schema") == (3, 3)
 
 
-def test_a_later_step_does_not_let_older_programs_in_again(tmp_path: Path) -> None:
+def test_a_later_migration_does_not_lower_the_oldest_allowed_reader(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     _migrate(path, SECOND, THIRD, "-- min_reader: 1\nCREATE TABLE frame (id TEXT);")
     assert _one(path, "SELECT version, min_reader FROM schema") == (4, 3)
@@ -206,7 +206,7 @@ asyncio.run(main())
 
 
 @pytest.mark.spec("X-11")
-def test_processes_that_open_a_fresh_file_at_once_agree(tmp_path: Path) -> None:
+def test_processes_that_open_a_fresh_file_at_once_read_the_same(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     processes = [
         subprocess.Popen(
@@ -249,7 +249,7 @@ def test_a_script_is_cut_at_the_ends_of_its_statements() -> None:
     ]
 
 
-def test_calls_that_waited_before_are_listed_after_it(tmp_path: Path) -> None:
+def test_an_upgrade_marks_open_async_calls_as_pending(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     _migrate(path, first=5)
     waiting = b'{"id":"%s","state":{"type":"open","kind":"%s","since":1}}'
@@ -269,7 +269,7 @@ def test_calls_that_waited_before_are_listed_after_it(tmp_path: Path) -> None:
     assert json.loads(found[0][1])["later"] == {"due": 7}
 
 
-def test_tasks_of_before_are_found_by_what_they_are_and_say(tmp_path: Path) -> None:
+def test_an_upgrade_fills_the_search_columns_of_tasks(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     _migrate(path, first=6)
     ended = {"status": "error", "agent": "explore", "description": "Viel ÄRGER", "created": 5, "ended": 9}
@@ -294,7 +294,7 @@ def test_tasks_of_before_are_found_by_what_they_are_and_say(tmp_path: Path) -> N
     ]
 
 
-def test_sessions_of_before_are_listed_by_their_last_use_and_their_titles(tmp_path: Path) -> None:
+def test_an_upgrade_fills_the_list_columns_of_sessions(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     _migrate(path, first=8)
     old = {"directory": "/a", "title": "Viel ÄRGER", "time": {"created": 1, "updated": 5, "archived": 7}}
@@ -318,7 +318,7 @@ def test_sessions_of_before_are_listed_by_their_last_use_and_their_titles(tmp_pa
 
 
 @pytest.mark.spec("D-10")
-def test_children_that_were_cleared_before_have_the_limit_of_their_tree(tmp_path: Path) -> None:
+def test_an_upgrade_gives_sessions_of_cleared_tasks_the_crowd_of_their_tree(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     number = next(at for at, script in enumerate(load_scripts()) if "ADD COLUMN crowd" in script)
     _migrate(path, first=number)
@@ -354,7 +354,7 @@ def test_children_that_were_cleared_before_have_the_limit_of_their_tree(tmp_path
 
 
 @pytest.mark.spec("Z-03", "X-11")
-def test_tasks_of_before_get_the_kind_that_their_rows_tell_and_say_if_they_are_gone(tmp_path: Path) -> None:
+def test_an_upgrade_sets_the_kind_of_tasks_and_marks_those_without_session(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     _migrate(path, first=8)
     rows = [

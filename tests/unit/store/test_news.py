@@ -22,7 +22,7 @@ def news() -> NotifySchedule:
     return NotifySchedule(SeededRng(1))
 
 
-def test_rows_are_gathered_and_told_together(news: NotifySchedule) -> None:
+def test_commits_without_work_share_one_notification(news: NotifySchedule) -> None:
     news.add_commit(10.0, NOBODY)
     news.add_commit(10.02, NOBODY)
     assert news.at == 10.0 + BATCH_WINDOW_SECONDS
@@ -30,27 +30,27 @@ def test_rows_are_gathered_and_told_together(news: NotifySchedule) -> None:
     assert news.at is None
 
 
-def test_work_is_told_at_once_with_what_is_gathered(news: NotifySchedule) -> None:
+def test_new_work_is_notified_at_once(news: NotifySchedule) -> None:
     news.add_commit(10.0, NOBODY)
     news.add_commit(10.01, OURS)
     assert news.at == 10.01
     assert decode_pools(news.take_payload(10.01)) == OURS
 
 
-def test_more_work_waits_a_while_wherever_the_first_was_told(news: NotifySchedule) -> None:
+def test_work_soon_after_a_notification_of_another_process_waits(news: NotifySchedule) -> None:
     news.receive(10.0, THEIRS)
     news.add_commit(10.001, OURS)
     assert news.at is not None
     assert 10.001 < news.at <= 10.0 + 1.5 * BATCH_WINDOW_SECONDS
 
 
-def test_what_somebody_else_told_is_not_told_again(news: NotifySchedule) -> None:
+def test_a_later_notification_of_another_process_replaces_our_own(news: NotifySchedule) -> None:
     news.add_commit(10.0, NOBODY)
     news.receive(10.0 + 2 * RECEIVED_SECONDS, NOBODY)
     assert news.at is None
 
 
-def test_what_was_committed_just_now_is(news: NotifySchedule) -> None:
+def test_a_notification_of_another_process_does_not_cover_a_fresh_commit(news: NotifySchedule) -> None:
     """Whoever told may have told before it was there."""
     news.add_commit(10.0, NOBODY)
     news.add_commit(10.019, NOBODY)
@@ -59,7 +59,9 @@ def test_what_was_committed_just_now_is(news: NotifySchedule) -> None:
 
 
 @pytest.mark.parametrize("heard", [NOBODY, THEIRS, OURS, frozenset({ALL_POOLS})])
-def test_work_is_told_whatever_others_tell(news: NotifySchedule, heard: frozenset[str]) -> None:
+def test_new_work_is_notified_despite_notifications_of_others(
+    news: NotifySchedule, heard: frozenset[str]
+) -> None:
     """They may have told before it was there, and we may have heard late of it."""
     news.receive(9.999, THEIRS)
     news.add_commit(10.0, OURS)
@@ -68,7 +70,7 @@ def test_work_is_told_whatever_others_tell(news: NotifySchedule, heard: frozense
     assert decode_pools(news.take_payload(10.1)) == OURS
 
 
-def test_too_many_pools_for_one_notification_are_all_of_them(news: NotifySchedule) -> None:
+def test_a_notification_with_too_many_pools_is_for_all_pools(news: NotifySchedule) -> None:
     news.add_commit(10.0, frozenset(f"host.{number:040d}" for number in range(MAX_PAYLOAD_BYTES // 40)))
     assert news.take_payload(10.0) == NEW_WORK
     assert decode_pools(NEW_WORK) == {ALL_POOLS}

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.app.backend import make_data_directory, open_sqlite_backend
 from asyncagents.domain.id import OwnerId
+from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.owners import FlockOwners
 
 _LIVE = """
@@ -43,7 +45,7 @@ def _process(directory: Path, name: str, *more: str) -> Iterator[tuple[subproces
             process.kill()
 
 
-def test_an_owner_is_alive_to_itself_until_it_closes(tmp_path: Path) -> None:
+def test_an_owner_is_alive_until_it_closes(tmp_path: Path) -> None:
     one = FlockOwners(tmp_path / "owners", "one")
     other = FlockOwners(tmp_path / "owners", "other")
     try:
@@ -76,7 +78,7 @@ def test_another_process_is_alive_until_it_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-11")
-def test_a_child_process_does_not_keep_its_parents_name_alive(tmp_path: Path) -> None:
+def test_an_owner_with_a_living_child_process_is_dead_once_killed(tmp_path: Path) -> None:
     me = FlockOwners(tmp_path, "me")
     try:
         with _process(tmp_path, "them", "with a child") as (process, child):
@@ -89,7 +91,7 @@ def test_a_child_process_does_not_keep_its_parents_name_alive(tmp_path: Path) ->
         me.close()
 
 
-def test_a_name_is_never_used_again(tmp_path: Path) -> None:
+def test_the_name_of_an_owner_is_never_used_again(tmp_path: Path) -> None:
     with _process(tmp_path, "taken"), pytest.raises(OSError, match="taken"):
         FlockOwners(tmp_path, "taken")
     with pytest.raises(OSError, match="taken"):
@@ -105,7 +107,7 @@ def test_closing_twice_does_no_harm(tmp_path: Path) -> None:
     assert not owners.alive(OwnerId("me"))
 
 
-def test_looking_at_many_dead_leaves_no_files_behind(tmp_path: Path) -> None:
+def test_the_lock_file_of_a_dead_owner_is_deleted_when_it_is_looked_at(tmp_path: Path) -> None:
     me = FlockOwners(tmp_path, "me")
     for n in range(5):
         (tmp_path / f"dead{n}.lock").touch()
@@ -114,7 +116,7 @@ def test_looking_at_many_dead_leaves_no_files_behind(tmp_path: Path) -> None:
     me.close()
 
 
-def test_a_newcomer_buries_the_dead_and_leaves_the_living(tmp_path: Path) -> None:
+def test_a_new_owner_deletes_lock_files_of_dead_owners_alone(tmp_path: Path) -> None:
     living = FlockOwners(tmp_path, "living")
     (tmp_path / "dead.lock").touch()
     newcomer = FlockOwners(tmp_path, "newcomer")
@@ -123,3 +125,13 @@ def test_a_newcomer_buries_the_dead_and_leaves_the_living(tmp_path: Path) -> Non
     assert living.alive(newcomer.me)
     newcomer.close()
     living.close()
+
+
+async def test_a_data_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words = r"^the data directory .*/file/data cannot be written: Not a directory$"
+    with pytest.raises(StoreError, match=words):
+        make_data_directory(tmp_path / "file" / "data")
+    with pytest.raises(StoreError, match=words):
+        async with open_sqlite_backend(tmp_path / "file" / "data"):
+            pass

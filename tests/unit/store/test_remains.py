@@ -55,7 +55,7 @@ def _garbage(data: Path) -> None:
         (_garbage, "asyncagents.db-wal is damaged.*Restore a backup.*or move this file away"),
     ],
 )
-async def test_what_is_left_of_a_used_database_is_refused_and_not_touched(
+async def test_remains_of_a_used_database_are_refused_and_not_changed(
     tmp_path: Path, damage: Callable[[Path], None], told: str
 ) -> None:
     data = tmp_path / "data"
@@ -84,7 +84,7 @@ async def test_a_database_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
     assert await _open(data) == 1
 
 
-async def test_what_a_crash_at_the_first_start_left_is_no_obstacle(tmp_path: Path) -> None:
+async def test_empty_files_of_a_crash_at_the_first_start_do_not_stop_the_next(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"")
     (tmp_path / f"{FILE}-wal").write_bytes(b"")
     assert await _open(tmp_path) == 1

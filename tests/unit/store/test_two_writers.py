@@ -55,7 +55,7 @@ def _said(process: Process) -> list[str]:
     return [event.info.id for event in process.events if isinstance(event, MessageUpdated)]
 
 
-async def test_a_poll_reports_what_the_other_did_once(here: Process, there: Process) -> None:
+async def test_a_poll_reports_commits_of_the_other_process_once(here: Process, there: Process) -> None:
     session_id = await here.session()
     await there.look()
     assert there.woken == [session_id]
@@ -82,7 +82,9 @@ async def test_own_commits_are_not_reported_twice(here: Process, there: Process)
     assert _said(here) == [prompt]
 
 
-async def test_a_write_reports_what_the_other_did_before_it(here: Process, there: Process) -> None:
+async def test_a_write_also_reports_earlier_commits_of_the_other_process(
+    here: Process, there: Process
+) -> None:
     session_id = await here.session()
     await there.look()
     there.commits.clear()
@@ -93,7 +95,9 @@ async def test_a_write_reports_what_the_other_did_before_it(here: Process, there
     assert _said(there) == [theirs, mine]
 
 
-async def test_a_verb_that_fails_keeps_what_the_other_did_for_later(here: Process, there: Process) -> None:
+async def test_a_failed_verb_leaves_commits_of_the_other_for_the_next_poll(
+    here: Process, there: Process
+) -> None:
     session_id = await here.session()
     await there.look()
     there.commits.clear()
@@ -117,7 +121,7 @@ async def test_a_verb_that_fails_halfway_takes_no_revision(here: Process, there:
     assert _said(there) == [prompt]
 
 
-async def test_cancels_and_deletions_reach_the_other(here: Process, there: Process) -> None:
+async def test_cancels_and_deletions_are_reported_to_the_other_process(here: Process, there: Process) -> None:
     session_id, _, claim = await here.claim_prompted()
     await here.step(claim)
     await there.store.cancel(session_id)
@@ -147,7 +151,7 @@ async def test_writers_side_by_side_lose_nothing(here: Process, there: Process) 
         assert [(await process.store.control(s)).wake_seq for s in sessions] == [50] * 4
 
 
-async def test_of_two_processes_one_gets_the_session(here: Process, there: Process) -> None:
+async def test_only_one_of_two_processes_claims_a_session(here: Process, there: Process) -> None:
     for _ in range(10):
         session_id = await here.session()
         await here.prompt(session_id)
@@ -157,7 +161,7 @@ async def test_of_two_processes_one_gets_the_session(here: Process, there: Proce
         assert len([claim for claim in claims if claim is not None]) == 1
 
 
-async def test_of_two_results_one_counts(here: Process, there: Process) -> None:
+async def test_only_one_of_two_results_settles_a_call(here: Process, there: Process) -> None:
     _, _, calls = await here.start_calls(*(here.open_state() for _ in range(10)))
     for call in calls:
         answers = await asyncio.gather(
@@ -168,7 +172,7 @@ async def test_of_two_results_one_counts(here: Process, there: Process) -> None:
         assert len([answer for answer in answers if isinstance(answer, Exception)]) == 1
 
 
-async def test_what_was_there_before_is_not_news(tmp_path: Path, here: Process) -> None:
+async def test_a_new_process_reports_no_commits_from_before_its_start(tmp_path: Path, here: Process) -> None:
     session_id = await here.session()
     await here.prompt(session_id)
     async with _process(tmp_path / "store.db", 3) as late:
@@ -180,7 +184,7 @@ async def test_what_was_there_before_is_not_news(tmp_path: Path, here: Process) 
         assert (await late.store.claim(session_id, OwnerId("carol"), dead=None)) is not None
 
 
-async def test_a_deadline_that_the_other_set_is_reported(here: Process, there: Process) -> None:
+async def test_a_deadline_set_by_the_other_process_is_reported(here: Process, there: Process) -> None:
     due = here.clock.now() + 10
     await here.start_calls(here.open_state(due=due))
     await there.look()

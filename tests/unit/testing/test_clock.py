@@ -29,7 +29,7 @@ def test_a_loop_clock_passes_with_virtual_time() -> None:
     assert simulate(main, seed=1) == [500, 501, 1_071, 3_601_071]
 
 
-def test_no_sleep_in_milliseconds_looks_shorter_than_it_was() -> None:
+def test_a_loop_clock_measures_sleeps_to_the_millisecond() -> None:
     async def main() -> list[int]:
         clock = LoopClock(asyncio.get_running_loop())
         wrong = []

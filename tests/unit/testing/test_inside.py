@@ -6,7 +6,7 @@ from asyncagents import ScriptedModel, open_runtime
 from asyncagents.testing.inside import inside
 
 
-async def test_inside_shows_what_a_runtime_works_with(tmp_path: Path) -> None:
+async def test_inside_shows_the_bus_the_store_and_the_inputs_of_a_runtime(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
         view = inside(runtime)
         with view.bus.subscribe():

@@ -135,7 +135,7 @@ def test_after_the_cut_every_use_raises(tmp_path: Path) -> None:
     power.survivors()
 
 
-def test_survivors_need_a_cut(tmp_path: Path) -> None:
+def test_survivors_without_a_cut_raise_an_error(tmp_path: Path) -> None:
     power = PowerCut(tmp_path, 1)
     with pytest.raises(ValueError, match=r"call cut\(\) first"):
         power.survivors()
@@ -170,7 +170,7 @@ def test_a_clean_close_survives_a_cut(tmp_path: Path) -> None:
         assert run.found == [0]
 
 
-def test_what_was_synced_is_never_touched() -> None:
+def test_a_cut_never_changes_synced_bytes() -> None:
     for seed in range(50):
         inode = Inode()
         inode.change(DiskWrite(0, b"a" * 4 * SECTOR))

@@ -1,4 +1,7 @@
-"""The local provider over real HTTP, read by the providers' own clients and by a raw one."""
+"""The local provider over real HTTP, read by the providers' own clients and by a raw one.
+
+The tests import these clients where they use them: importing both takes seconds, in each test process.
+"""
 
 import asyncio
 import json
@@ -9,11 +12,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
-import anthropic
-import openai
 import pytest
 
 from asyncagents.testing.provider import Reply, TokenUsage, ToolUse, open_provider
+
+pytestmark = pytest.mark.slow
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 VERSION = {"anthropic-version": "2023-06-01"}
@@ -51,6 +54,8 @@ async def read_to_the_end(response: aiohttp.ClientResponse) -> tuple[bytes, bool
 
 
 async def test_openais_client_reads_a_stream() -> None:
+    import openai
+
     async with (
         open_provider({"hi": [FULL]}, key="secret") as provider,
         openai.AsyncOpenAI(api_key="secret", base_url=f"{provider.url}/v1", max_retries=0) as client,
@@ -69,6 +74,8 @@ async def test_openais_client_reads_a_stream() -> None:
 
 
 async def test_openais_client_reads_a_plain_answer_and_the_models() -> None:
+    import openai
+
     async with (
         open_provider({"hi": [FULL]}) as provider,
         openai.AsyncOpenAI(api_key="any", base_url=f"{provider.url}/v1", max_retries=0) as client,
@@ -82,6 +89,8 @@ async def test_openais_client_reads_a_plain_answer_and_the_models() -> None:
 
 
 async def test_anthropics_client_reads_a_stream() -> None:
+    import anthropic
+
     async with (
         open_provider({"hi": [FULL]}, key="secret") as provider,
         anthropic.AsyncAnthropic(api_key="secret", base_url=provider.url, max_retries=0) as client,
@@ -102,6 +111,8 @@ async def test_anthropics_client_reads_a_stream() -> None:
 
 
 async def test_anthropics_client_reads_a_plain_answer_and_the_models() -> None:
+    import anthropic
+
     async with (
         open_provider({"hi": [FULL]}) as provider,
         anthropic.AsyncAnthropic(api_key="any", base_url=provider.url, max_retries=0) as client,
@@ -115,6 +126,9 @@ async def test_anthropics_client_reads_a_plain_answer_and_the_models() -> None:
 
 
 async def test_both_clients_see_an_error_inside_a_stream() -> None:
+    import anthropic
+    import openai
+
     async with open_provider(otherwise=Reply(error_in_stream=True, error="boom")) as provider:
         async with openai.AsyncOpenAI(api_key="k", base_url=f"{provider.url}/v1", max_retries=0) as ours:
             stream = await ours.chat.completions.create(
@@ -130,7 +144,10 @@ async def test_both_clients_see_an_error_inside_a_stream() -> None:
                 [event async for event in events]
 
 
-async def test_both_clients_know_a_wrong_key() -> None:
+async def test_both_clients_raise_their_error_for_a_wrong_key() -> None:
+    import anthropic
+    import openai
+
     async with open_provider(key="right") as provider:
         async with openai.AsyncOpenAI(api_key="x", base_url=f"{provider.url}/v1", max_retries=0) as ours:
             with pytest.raises(openai.AuthenticationError) as refused:
@@ -157,7 +174,7 @@ async def test_both_clients_know_a_wrong_key() -> None:
         (MESSAGES, {"x-api-key": "wrong", "authorization": "Bearer right"}, 401),
     ],
 )
-async def test_a_key_is_looked_for_where_its_wire_carries_it(
+async def test_a_key_is_accepted_in_the_headers_of_its_wire_alone(
     session: aiohttp.ClientSession, path: str, headers: dict[str, str], status: int
 ) -> None:
     async with open_provider(key="right") as provider:
@@ -179,7 +196,9 @@ async def test_a_request_is_remembered_as_it_came(session: aiohttp.ClientSession
         assert provider.requests[0].headers["x-mine"] == "1"
 
 
-async def test_a_forgetful_provider_only_counts(session: aiohttp.ClientSession) -> None:
+async def test_a_provider_with_remember_off_counts_requests_and_keeps_none(
+    session: aiohttp.ClientSession,
+) -> None:
     async with open_provider(remember=False) as provider:
         async with session.post(provider.url + CHAT, json=ask()) as response:
             await response.read()
@@ -202,7 +221,9 @@ async def test_an_error_has_its_status_and_headers(session: aiohttp.ClientSessio
 
 
 @pytest.mark.parametrize("path", WIRES)
-async def test_an_error_in_a_stream_is_a_500_without_one(session: aiohttp.ClientSession, path: str) -> None:
+async def test_an_error_in_a_stream_is_a_500_for_a_request_without_stream(
+    session: aiohttp.ClientSession, path: str
+) -> None:
     async with (
         open_provider(otherwise=Reply(error_in_stream=True)) as provider,
         session.post(provider.url + path, json=ask(stream=False)) as response,
@@ -211,7 +232,7 @@ async def test_an_error_in_a_stream_is_a_500_without_one(session: aiohttp.Client
         assert "error" in await response.json()
 
 
-async def test_a_body_of_ones_own_goes_out_with_any_status(session: aiohttp.ClientSession) -> None:
+async def test_a_given_body_is_sent_with_any_status(session: aiohttp.ClientSession) -> None:
     page = Reply(status=502, body=b"<html>bad gateway</html>", headers={"Content-Type": "text/html"})
     async with (
         open_provider(otherwise=page) as provider,
@@ -240,7 +261,7 @@ async def test_a_stream_is_cut_after_exactly_so_many_bytes(
 
 
 @pytest.mark.parametrize(("path", "end"), [(CHAT, b"[DONE]\n\n"), (MESSAGES, b'"message_stop"}\n\n')])
-async def test_a_stream_cut_behind_its_last_byte_is_whole_but_not_over(
+async def test_a_stream_cut_after_its_last_byte_is_complete_without_a_proper_end(
     session: aiohttp.ClientSession, path: str, end: bytes
 ) -> None:
     async with (
@@ -399,7 +420,7 @@ async def test_calls_of_two_providers_never_share_an_id(session: aiohttp.ClientS
     assert len(set(ids)) == 4
 
 
-async def test_a_prompt_of_another_process_brings_its_own_reply(session: aiohttp.ClientSession) -> None:
+async def test_a_prompt_may_contain_its_own_reply(session: aiohttp.ClientSession) -> None:
     async with (
         open_provider() as provider,
         session.post(provider.url + CHAT, json=ask('[[{"text": "told"}]]', stream=False)) as response,
@@ -426,7 +447,7 @@ async def serve_by_hand() -> asyncio.subprocess.Process:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_person_can_serve_one_until_it_is_interrupted(
+async def test_a_provider_started_by_hand_serves_until_a_signal(
     session: aiohttp.ClientSession, number: signal.Signals
 ) -> None:
     process = await serve_by_hand()

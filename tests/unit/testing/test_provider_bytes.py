@@ -66,7 +66,7 @@ def test_pieces_are_as_many_as_asked_for_and_make_the_text(text: str, count: int
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_gap_lies_between_pieces_and_nowhere_else(wire: Any) -> None:
+def test_a_reply_is_one_write_per_piece(wire: Any) -> None:
     assert len(wire(Reply(chunks=5))) == 5
     assert len(wire(Reply())) == 1
     assert len(wire(Reply(text=""))) == 1
@@ -91,7 +91,7 @@ def test_openai_streams_reasoning_then_text_then_calls() -> None:
     assert sum(call["index"] == 0 for call in calls) > 2, "the arguments come in parts"
 
 
-def test_anthropic_streams_a_block_for_each_thing_said() -> None:
+def test_anthropic_streams_a_block_for_each_thought_text_and_call() -> None:
     thinking, text, read, now = blocks(FULL)
     assert thinking[0] == {"type": "thinking", "thinking": "", "signature": ""}
     assert "".join(delta.get("thinking", "") for delta in thinking[1]) == "let me see"
@@ -117,12 +117,12 @@ def test_anthropic_events_come_in_the_documented_order() -> None:
     assert [line.removeprefix(b"event: ").decode() for line in named] == kinds
 
 
-def test_without_a_signature_nothing_is_signed() -> None:
+def test_a_thinking_block_without_a_signature_has_no_signature_delta() -> None:
     (thinking, _) = blocks(Reply(reasoning="hm", signature=""))
     assert [delta["type"] for delta in thinking[1]] == ["thinking_delta"]
 
 
-def test_reasoning_goes_where_the_reply_says() -> None:
+def test_reasoning_goes_into_the_field_that_the_reply_names() -> None:
     assert {"reasoning": "hm"} in deltas(Reply(reasoning="hm", reasoning_field="reasoning"))
 
 
@@ -136,7 +136,7 @@ def test_broken_arguments_go_out_as_they_are() -> None:
     assert "".join(delta["partial_json"] for delta in said) == '{"path": '
 
 
-def test_openai_tells_the_usage_in_a_last_chunk_when_asked() -> None:
+def test_openai_sends_the_usage_in_a_last_chunk_when_requested() -> None:
     *chunks, last, done = data(openai_bytes(FULL))
     assert done == "data: [DONE]"
     assert last["choices"] == []
@@ -150,13 +150,15 @@ def test_openai_tells_the_usage_in_a_last_chunk_when_asked() -> None:
 
 
 @pytest.mark.parametrize(("asked", "usage"), [(False, TokenUsage()), (True, None)])
-def test_openai_tells_no_usage_unasked_or_without_one(asked: bool, usage: TokenUsage | None) -> None:
+def test_openai_sends_no_usage_if_not_requested_or_none_is_given(
+    asked: bool, usage: TokenUsage | None
+) -> None:
     *chunks, _ = data(openai_bytes(Reply(usage=usage), Stamp(usage=asked)))
     assert all(chunk["choices"] for chunk in chunks)
     assert not any(chunk.get("usage") for chunk in chunks)
 
 
-def test_anthropic_tells_the_usage_at_both_ends() -> None:
+def test_anthropic_sends_the_usage_in_the_first_and_in_the_last_event() -> None:
     first, *_, delta, _ = data(anthropic_bytes(FULL))
     cached = {"input_tokens": 1, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 4}
     assert first["message"]["usage"] == {**cached, "output_tokens": 1}
@@ -164,7 +166,7 @@ def test_anthropic_tells_the_usage_at_both_ends() -> None:
     assert delta["usage"] == {**cached, "output_tokens": 5, **details}
 
 
-def test_anthropic_tells_no_usage_without_one() -> None:
+def test_anthropic_sends_no_usage_if_none_is_given() -> None:
     assert b"usage" not in b"".join(anthropic_bytes(Reply(usage=None)))
 
 
@@ -193,12 +195,12 @@ def test_an_unknown_finish_is_a_word_that_neither_wire_lists() -> None:
     assert data(anthropic_bytes(Reply(finish="unknown")))[-2]["delta"]["stop_reason"] == said
 
 
-def test_calls_finish_a_reply_by_themselves() -> None:
+def test_a_reply_with_calls_has_the_finish_of_calls_by_default() -> None:
     assert data(openai_bytes(FULL))[-3]["choices"][0]["finish_reason"] == "tool_calls"
     assert data(anthropic_bytes(FULL))[-2]["delta"]["stop_reason"] == "tool_use"
 
 
-def test_without_a_finish_the_text_is_all_there_is() -> None:
+def test_a_reply_without_a_finish_ends_with_its_text() -> None:
     chunks = data(openai_bytes(Reply(finish=None)))
     assert chunks[-1]["choices"][0]["delta"] == {"content": "ok"}
     assert chunks[-1]["choices"][0]["finish_reason"] is None
@@ -223,7 +225,7 @@ def test_anthropic_has_no_error_finish_and_sends_its_error_event() -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_garbage_lies_in_the_middle_of_an_otherwise_whole_stream(wire: Any) -> None:
+def test_garbage_is_sent_inside_an_otherwise_complete_stream(wire: Any) -> None:
     clean, dirty = wire(Reply(chunks=4)), wire(Reply(chunks=4, garbage=b"\xff{nonsense"))
     assert b"".join(dirty).replace(b"\xff{nonsense", b"", 1) == b"".join(clean)
     before = b"".join(dirty).index(b"\xff")

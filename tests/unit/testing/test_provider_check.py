@@ -51,7 +51,7 @@ def message(*messages: dict[str, Any], **rest: Any) -> dict[str, Any]:
         chat({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}),
     ],
 )
-def test_openai_takes_what_is_right(body: dict[str, Any]) -> None:
+def test_openai_accepts_valid_requests(body: dict[str, Any]) -> None:
     assert openai_refusal(body, {}) is None
 
 
@@ -73,7 +73,7 @@ def test_openai_takes_what_is_right(body: dict[str, Any]) -> None:
         (chat(USER, tools=[{"type": "function", "function": {"name": "a.b"}}]), "matching"),
     ],
 )
-def test_openai_refuses_what_is_wrong(body: dict[str, Any], why: str) -> None:
+def test_openai_refuses_invalid_requests(body: dict[str, Any], why: str) -> None:
     assert why in (openai_refusal(body, {}) or "")
 
 
@@ -89,7 +89,7 @@ def test_openai_refuses_what_is_wrong(body: dict[str, Any], why: str) -> None:
         message(USER, tools=[{"name": "a" * 64}]),
     ],
 )
-def test_anthropic_takes_what_is_right(body: dict[str, Any]) -> None:
+def test_anthropic_accepts_valid_requests(body: dict[str, Any]) -> None:
     assert anthropic_refusal(body, OLD) is None
 
 
@@ -119,7 +119,7 @@ def test_anthropic_takes_what_is_right(body: dict[str, Any]) -> None:
         (message(USER, results("a")), OLD, "tool_result without tool_use"),
     ],
 )
-def test_anthropic_refuses_what_is_wrong(body: dict[str, Any], headers: dict[str, str], why: str) -> None:
+def test_anthropic_refuses_invalid_requests(body: dict[str, Any], headers: dict[str, str], why: str) -> None:
     assert why in (anthropic_refusal(body, headers) or "")
 
 

@@ -38,7 +38,7 @@ def test_the_messages_of_the_model_count_the_steps() -> None:
     assert said(book, user("go")) == "one", "it keeps no state"
 
 
-def test_an_unknown_text_is_answered_otherwise_and_hides_no_known_one() -> None:
+def test_an_unknown_text_gets_the_default_reply_and_hides_no_known_text() -> None:
     book = Playbook({"go": [ONE, TWO]}, otherwise=OTHER)
     assert said(book) == "other"
     assert said(book, user("what?")) == "other"
@@ -58,7 +58,7 @@ def test_a_reply_with_times_is_used_up_so_that_a_retry_gets_the_next() -> None:
     assert said(book, user("go"), ASSISTANT) == "two"
 
 
-def test_a_failure_may_stand_between_two_steps() -> None:
+def test_a_failing_reply_may_stand_between_two_steps() -> None:
     book = Playbook({"go": [ONE, Reply(text="fails", cut_at=9, times=1), TWO]}, otherwise=OTHER)
     assert said(book, user("go")) == "one"
     assert [said(book, user("go"), ASSISTANT) for _ in range(2)] == ["fails", "two"]
@@ -71,7 +71,7 @@ def test_a_counted_reply_that_succeeds_is_a_step() -> None:
     assert said(book, user("go"), ASSISTANT, ASSISTANT) == "two"
 
 
-def test_prompts_are_counted_each_for_itself() -> None:
+def test_the_replies_of_each_prompt_are_counted_separately() -> None:
     fails = Reply(text="fails", status=500, times=1)
     book = Playbook({"a": [fails, ONE], "b": [fails, TWO]}, otherwise=OTHER)
     assert [said(book, user(text)) for text in "abab"] == ["fails", "fails", "one", "two"]
@@ -129,12 +129,12 @@ def test_a_directive_with_times_is_counted_by_its_text() -> None:
         "[[{" * 1000,
     ],
 )
-def test_what_cannot_be_read_as_a_directive_is_passed_over(wrong: str) -> None:
+def test_a_malformed_directive_is_ignored(wrong: str) -> None:
     assert parse_directive(wrong) is None
     assert parse_directive(f'{wrong} [[{{"text": "hi"}}]]') == [Reply(text="hi")]
 
 
-def test_a_mistyped_directive_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directive_with_an_unknown_field_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         parse_directive('[[{"chunkz": 5}]]')
     assert "chunkz" in caplog.text

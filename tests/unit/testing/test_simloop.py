@@ -185,7 +185,7 @@ def test_a_livelock_is_cut_off() -> None:
         simulate(main, seed=0, max_steps=1_000)
 
 
-def test_what_is_left_running_is_cancelled_and_closed() -> None:
+def test_remaining_tasks_are_cancelled_and_generators_closed() -> None:
     ended: list[str] = []
 
     async def numbers() -> AsyncIterator[int]:
@@ -294,7 +294,7 @@ def test_a_cancelled_wait_for_the_executor_may_or_may_not_stop_the_work() -> Non
         lambda: asyncio.get_running_loop().getnameinfo(("localhost", 1)),
     ],
 )
-def test_the_outside_world_is_refused(reach_out: Callable[[], Awaitable[object]]) -> None:
+def test_connections_and_subprocesses_are_refused(reach_out: Callable[[], Awaitable[object]]) -> None:
     async def main() -> None:
         await reach_out()
 
@@ -313,7 +313,7 @@ def test_readers_and_signal_handlers_are_refused() -> None:
     simulate(main, seed=0)
 
 
-def test_another_thread_may_not_call_in() -> None:
+def test_a_call_from_another_thread_is_refused() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         caught: list[Exception] = []
@@ -346,7 +346,7 @@ def test_notes_are_part_of_the_trace() -> None:
     assert digest("paid") == digest("paid") != digest("not paid")
 
 
-def test_a_trace_that_was_not_kept_says_so() -> None:
+def test_reading_a_trace_that_was_not_kept_is_an_error() -> None:
     loop = SimLoop(0)
     loop.run(lambda: asyncio.sleep(0))
     with pytest.raises(SimulationError, match="keep_trace=True"):

@@ -17,6 +17,8 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.bash import BashArgs, bash
 from asyncagents.tools.process.processes import Processes
 
+pytestmark = pytest.mark.slow
+
 PATH = os.environ.get("PATH", os.defpath)
 
 
@@ -55,7 +57,7 @@ async def plan(project: Path, **arguments: Any) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.mark.spec("A-05")
-async def test_a_command_runs_in_the_project_and_its_output_is_told(project: Path) -> None:
+async def test_a_command_runs_in_the_project_and_its_output_is_the_result(project: Path) -> None:
     done = await run(project, command="pwd; echo oops >&2", description="Where am I")
     assert done.output == f"{project}\noops"
     assert done.title == "Where am I"
@@ -67,18 +69,18 @@ async def test_a_command_runs_in_the_project_and_its_output_is_told(project: Pat
     }
 
 
-async def test_an_exit_code_is_told_and_is_no_failure(project: Path) -> None:
+async def test_an_exit_code_is_part_of_the_output_and_no_failure(project: Path) -> None:
     done = await run(project, command="echo no; exit 3")
     assert done.output == "no\n\n<exit code 3>"
     assert done.metadata["exit"] == 3
     assert done.title == "echo no; exit 3"
 
 
-async def test_a_silent_command_says_so(project: Path) -> None:
+async def test_the_result_of_a_silent_command_reads_no_output(project: Path) -> None:
     assert (await run(project, command="true")).output == "(no output)"
 
 
-async def test_a_command_that_takes_too_long_is_ended_and_what_it_said_is_told(project: Path) -> None:
+async def test_a_command_that_takes_too_long_is_ended_and_its_output_is_kept(project: Path) -> None:
     done = await run(project, command="echo begun; sleep 600", timeout=4000)
     assert done.output.startswith("begun\n\n<timed out after 4000 ms")
     assert done.metadata["timedOut"] is True
@@ -98,20 +100,20 @@ def _lines(path: str) -> int:
     return len(Path(path).read_text().splitlines())
 
 
-async def test_workdir_is_where_it_starts(project: Path) -> None:
+async def test_a_command_starts_in_its_workdir(project: Path) -> None:
     assert (await run(project, command="pwd", workdir="src")).output == f"{project}/src"
     assert (await run(project, command="pwd", workdir="/")).output == "/"
 
 
 @pytest.mark.parametrize("workdir", ["nowhere", "/no/such", "a\0b", "\ud800", "x" * 5000])
-async def test_a_workdir_that_is_none_is_told_to_the_model(project: Path, workdir: str) -> None:
+async def test_a_missing_workdir_is_a_tool_error(project: Path, workdir: str) -> None:
     with pytest.raises(ToolError, match="There is no directory"):
         await plan(project, command="ls", workdir=workdir)
     with pytest.raises(ToolError, match="There is no directory"):
         await run(project, command="ls", workdir=workdir)
 
 
-async def test_output_is_heard_live_with_its_call(project: Path) -> None:
+async def test_output_is_reported_while_the_call_runs(project: Path) -> None:
     heard: list[dict[str, Any]] = []
     processes = Processes({"PATH": PATH}, folder=project.parent / "output", namespace=False)
     tool = bash(processes, home=project)
@@ -137,7 +139,7 @@ async def test_a_plan_runs_nothing(project: Path) -> None:
     assert os.listdir(project) == ["src"]
 
 
-def test_the_model_reads_what_it_may_give(project: Path) -> None:
+def test_the_arguments_of_bash_are_described_and_validated(project: Path) -> None:
     spec = tool(project).spec()
     assert spec.name == "bash"
     assert "milliseconds" in spec.description
@@ -157,7 +159,7 @@ ANY = st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.list
         {"command": st.text(max_size=60) | ANY}, optional={"description": ANY, "timeout": ANY, "workdir": ANY}
     )
 )
-async def test_whatever_the_arguments_the_plan_is_made_or_the_model_is_told(
+async def test_any_arguments_give_a_plan_or_an_error_for_the_model(
     project: Path, arguments: dict[str, Any]
 ) -> None:
     try:
@@ -170,7 +172,7 @@ async def test_whatever_the_arguments_the_plan_is_made_or_the_model_is_told(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=60), description=st.text(max_size=300))
-async def test_whatever_a_command_is_given_its_result_can_be_kept(
+async def test_the_result_of_a_command_with_any_text_can_be_stored(
     project: Path, text: str, description: str
 ) -> None:
     """The text is printed, not run: what a random command does is nobody's guess."""

@@ -52,7 +52,7 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_capped_tool_is_the_same_in_all_but_its_run(tmp_path: Path) -> None:
+def test_a_capped_async_tool_differs_only_in_its_run(tmp_path: Path) -> None:
     async def run(args: Nothing, context: ToolContext) -> Outcome:
         return Completed("")
 
@@ -96,7 +96,7 @@ async def test_a_long_error_is_cut_too_returned_or_raised(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("A-07")
-async def test_what_commits_together_with_a_result_stays_with_it(tmp_path: Path) -> None:
+async def test_facts_of_a_capped_result_stay_with_it(tmp_path: Path) -> None:
     done = await _told(tmp_path, WithFacts(Completed(LONG), ()))
     assert isinstance(done, WithFacts)
     assert isinstance(done.result, Completed)
@@ -114,12 +114,12 @@ async def test_what_commits_together_with_a_result_stays_with_it(tmp_path: Path)
         WithFacts(Completed("x"), ()),
     ],
 )
-async def test_what_is_short_or_waits_is_left_as_it_is(tmp_path: Path, outcome: Outcome) -> None:
+async def test_a_short_or_pending_outcome_is_not_changed(tmp_path: Path, outcome: Outcome) -> None:
     assert await _told(tmp_path, outcome) is outcome or await _told(tmp_path, outcome) == outcome
     assert os.listdir(tmp_path) == []
 
 
-def test_the_tool_stays_what_it_was(tmp_path: Path) -> None:
+def test_a_capped_tool_keeps_its_plan_and_its_reconcile(tmp_path: Path) -> None:
     async def run(args: Nothing, context: ToolContext) -> Outcome:
         return Completed("")
 
@@ -170,7 +170,7 @@ async def test_head_and_tail_are_of_the_text_and_within_the_cap(
 
 
 @pytest.mark.spec("A-07")
-async def test_the_cap_of_bash_is_not_doubled(tmp_path: Path) -> None:
+async def test_output_of_bash_is_cut_and_saved_only_once(tmp_path: Path) -> None:
     processes = Processes({"PATH": os.environ.get("PATH", os.defpath)}, folder=tmp_path, namespace=False)
     tool = limit_output(bash(processes, home=tmp_path), tmp_path)
     done = await tool.run(tool.args(command="seq 100000"), CONTEXT)
@@ -180,7 +180,7 @@ async def test_the_cap_of_bash_is_not_doubled(tmp_path: Path) -> None:
     assert _read(done.metadata).splitlines()[-1] == "100000"
 
 
-async def test_when_nothing_can_be_saved_the_text_is_cut_and_says_so(tmp_path: Path) -> None:
+async def test_a_text_that_cannot_be_saved_is_cut_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = await _told(tmp_path / "file" / "folder", Completed(LONG))
     assert isinstance(done, Completed)
@@ -189,7 +189,7 @@ async def test_when_nothing_can_be_saved_the_text_is_cut_and_says_so(tmp_path: P
     assert done.metadata["truncated"]
 
 
-def test_what_was_saved_long_ago_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
+def test_old_output_files_are_deleted_and_nothing_else(tmp_path: Path) -> None:
     now = 100 * DAY_MS
     ages = {"output-a.txt": 8, "output-b.txt": 6, "notes.txt": 50, "output-c.log": 50, "output-d.txt": 7}
     for name, days in ages.items():

@@ -88,7 +88,7 @@ install -m 644 /dev/null asyncagents.json
 
 
 @needs_bwrap
-async def test_no_way_out_changes_or_tells_anything(tmp_path: Path) -> None:
+async def test_no_escape_from_the_sandbox_changes_a_file_or_shows_a_secret(tmp_path: Path) -> None:
     ground = lay_out_ground(tmp_path, tmp_path / "project")
     before = {path: path.read_text() for path in sorted(ground.home.rglob("*")) if path.is_file()}
     kept = (ground.root / ".git/config").read_text(), (ground.root / ".git/hooks").stat().st_mode
@@ -116,7 +116,7 @@ async def test_a_command_that_kills_all_it_can_kills_itself_alone(tmp_path: Path
 
 @needs_bwrap
 @pytest.mark.parametrize("network", [True, False])
-async def test_a_socket_on_the_disk_is_part_of_the_network(tmp_path: Path, network: bool) -> None:
+async def test_unix_sockets_are_reachable_only_with_the_network(tmp_path: Path, network: bool) -> None:
     ground = lay_out_ground(tmp_path, tmp_path / "project")
     connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1].replace('@', chr(0)))"
     named, abstract = ground.home / "door", f"@asyncagents-{os.getpid()}"
@@ -144,7 +144,7 @@ def test_only_sockets_that_are_there_are_listed(tmp_path: Path) -> None:
 
 @needs_bwrap
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_link_that_one_agent_left_opens_nothing_to_another(tmp_path: Path, restarted: bool) -> None:
+async def test_a_link_left_by_one_agent_gives_another_no_access(tmp_path: Path, restarted: bool) -> None:
     """A task that writes a folder inside of what its launcher writes is not wider than the launcher."""
     ground = lay_out_ground(tmp_path, tmp_path / "project")
     cache = ground.home / ".cache"
@@ -164,7 +164,7 @@ async def test_a_link_that_one_agent_left_opens_nothing_to_another(tmp_path: Pat
 
 
 @needs_bwrap
-async def test_what_another_agent_writes_cannot_be_swapped_for_a_link(tmp_path: Path) -> None:
+async def test_a_writable_folder_of_another_agent_cannot_be_moved_or_replaced(tmp_path: Path) -> None:
     ground = lay_out_ground(tmp_path, tmp_path / "project")
     cache = ground.home / ".cache"
     wide, narrow = (Sandbox(write=(str(each),), network=False) for each in (cache, cache / "a/pip"))
@@ -176,7 +176,7 @@ async def test_what_another_agent_writes_cannot_be_swapped_for_a_link(tmp_path: 
 
 
 @needs_bwrap
-async def test_where_the_temporary_folder_is_a_link_it_is_the_sessions_own_as_well(tmp_path: Path) -> None:
+async def test_a_temporary_folder_that_is_a_link_shows_the_one_of_the_session(tmp_path: Path) -> None:
     ground = lay_out_ground(tmp_path, tmp_path / "project")
     write_file(tmp_path / "real/of-others", "SECRET")
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -196,7 +196,7 @@ async def test_where_the_temporary_folder_is_a_link_it_is_the_sessions_own_as_we
 
 
 @needs_bwrap
-async def test_a_home_as_project_keeps_what_programs_obey(tmp_path: Path) -> None:
+async def test_startup_files_of_a_home_used_as_project_cannot_be_written(tmp_path: Path) -> None:
     """Nor can a command make the folder of our configuration, which counts in full wherever one works."""
     home, ground = tmp_path / "other", lay_out_ground(tmp_path, tmp_path / "project")
     data, config = home / ".local/share/asyncagents", home / ".config/asyncagents"
@@ -232,7 +232,7 @@ def plant(path: Path, script: str) -> Path:
     return path
 
 
-async def test_no_program_of_the_project_is_run_to_find_out_how_commands_are_held(tmp_path: Path) -> None:
+async def test_checking_the_sandbox_runs_no_program_of_the_project(tmp_path: Path) -> None:
     """As one that a confined command put into a virtual environment which is on PATH."""
     root, ran = tmp_path / "project", tmp_path / "ran"
     for name in ("true", "sh", "bash", "env", "bwrap", "python3", "id"):
@@ -249,7 +249,7 @@ async def test_no_program_of_the_project_is_run_to_find_out_how_commands_are_hel
 HOLDS = 'echo "[$LD_LIBRARY_PATH]"; while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
 
 
-async def test_no_library_of_the_project_is_loaded_before_a_command_is_held(
+async def test_libraries_of_the_project_are_dropped_for_bwrap_and_own_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "SYSTEM_FOLDERS", ())
@@ -323,7 +323,7 @@ def forget(ground: SandboxGround, old: Path) -> list[str]:
     return [each.name for each in (ground.data / "scratch").iterdir()]
 
 
-def test_a_temporary_folder_as_deep_as_you_like_is_forgotten(tmp_path: Path) -> None:
+def test_a_very_deep_temporary_folder_is_deleted(tmp_path: Path) -> None:
     ground = lay_out_ground(tmp_path, tmp_path / "project")
     old = old_scratch(ground)
     place = os.open(old, os.O_RDONLY)
@@ -336,7 +336,7 @@ def test_a_temporary_folder_as_deep_as_you_like_is_forgotten(tmp_path: Path) -> 
     assert forget(ground, old) == ["empty"]
 
 
-def test_a_temporary_folder_with_closed_folders_links_and_pipes_is_forgotten_alone(tmp_path: Path) -> None:
+def test_deleting_a_temporary_folder_follows_no_link_out_of_it(tmp_path: Path) -> None:
     ground = lay_out_ground(tmp_path, tmp_path / "project")
     old = old_scratch(ground)
     write_file(old / "0/a/x", "1")
@@ -378,7 +378,7 @@ SECRETS = {
 INNOCENT = {"PATH": "/bin", "HTTP_PROXY": "http://proxy:3128", "MYAPP_MODE": "dev", "LC_ALL": "C"}
 
 
-def test_no_secret_is_passed_on_even_where_everything_is(tmp_path: Path) -> None:
+def test_no_secret_is_passed_on_even_where_all_variables_are(tmp_path: Path) -> None:
     desk = ConfigDesk(tmp_path)
     desk.variables.update({**SECRETS, **INNOCENT})
     provider = {"x": {"options": {"baseURL": "http://x", "apiKey": "{env:MY_KEY}"}}}
@@ -386,7 +386,7 @@ def test_no_secret_is_passed_on_even_where_everything_is(tmp_path: Path) -> None
     assert child_environment(desk.environment, desk.load().config) == INNOCENT
 
 
-def test_a_project_that_is_not_trusted_passes_on_nothing(tmp_path: Path) -> None:
+def test_an_untrusted_project_cannot_pass_on_variables(tmp_path: Path) -> None:
     desk = ConfigDesk(tmp_path, trusted=False)
     desk.variables.update({**SECRETS, **INNOCENT, "DATABASE_URL": "postgres://u:p@h"})
     desk.write("asyncagents.json", {"pass_environment": ["DATABASE_URL", "MYAPP_*", "*"]})

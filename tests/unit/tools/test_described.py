@@ -28,14 +28,14 @@ def _tools(folder: Path) -> list[AnyTool]:
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("number", range(4))
-def test_the_model_is_told_what_each_tool_and_each_argument_is_for(tmp_path: Path, number: int) -> None:
+def test_each_tool_and_each_argument_has_a_description(tmp_path: Path, number: int) -> None:
     told = _tools(tmp_path)[number].spec()
     assert "\n- " in told.description
     assert all(field["description"] for field in told.parameters["properties"].values())
     assert told.parameters["required"] == [next(iter(told.parameters["properties"]))]
 
 
-def test_the_patch_that_the_model_is_shown_is_one(tmp_path: Path) -> None:
+def test_the_example_in_the_description_of_patch_is_a_valid_patch(tmp_path: Path) -> None:
     text = _tools(tmp_path)[2].description
     shown = text[text.index("*** Begin") : text.index("*** End Patch") + len("*** End Patch")]
     assert [type(section) for section in parse_patch(shown)] == [UpdateFile, UpdateFile, AddFile, DeleteFile]

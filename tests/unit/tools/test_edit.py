@@ -62,7 +62,9 @@ async def test_an_edit_is_shown_as_a_diff_and_then_done(desk: ToolDesk) -> None:
         ('say("a\tb")\nend\n', 'say(\\"a\\tb\\")\\nend', 'say(\\"c\\")\\nend', 'say("c")\nend\n'),
     ],
 )
-def test_a_piece_is_found_and_what_is_around_it_stays(text: str, old: str, new: str, after: str) -> None:
+def test_the_old_text_is_replaced_and_the_text_around_it_stays(
+    text: str, old: str, new: str, after: str
+) -> None:
     assert replace_text(text, old, new) == after
 
 
@@ -80,7 +82,9 @@ def test_a_piece_is_found_and_what_is_around_it_stays(text: str, old: str, new: 
         ("", "a", "found 0 times"),
     ],
 )
-def test_when_it_is_not_there_once_the_error_says_what_to_do(text: str, old: str, told: str) -> None:
+def test_an_old_text_that_is_not_unique_or_missing_is_an_error_with_advice(
+    text: str, old: str, told: str
+) -> None:
     with pytest.raises(NoMatch, match=told):
         replace_text(text, old, "new")
 
@@ -138,7 +142,7 @@ async def test_edits_of_one_step_to_one_file_are_all_done(desk: ToolDesk) -> Non
     assert path.read_text() == "".join(f"[{number}]\n" for number in range(10))
 
 
-async def test_an_error_in_the_plan_tells_nothing_of_a_file_the_session_has_not_read(desk: ToolDesk) -> None:
+async def test_a_plan_reveals_nothing_of_a_file_that_the_session_has_not_read(desk: ToolDesk) -> None:
     desk.put("a.py", "KEY=1\n")
     context = desk.context()
     asks = await desk.plan("edit", context, **_edit("KEY=2", "x"))
@@ -151,7 +155,9 @@ async def test_an_error_in_the_plan_tells_nothing_of_a_file_the_session_has_not_
 
 
 @pytest.mark.parametrize("old", [SECRET, "a wrong guess"])
-async def test_outside_the_plan_answers_a_right_guess_like_a_wrong_one(desk: ToolDesk, old: str) -> None:
+async def test_a_plan_outside_the_project_is_the_same_for_right_and_wrong_guesses(
+    desk: ToolDesk, old: str
+) -> None:
     given = {"filePath": "../outside/secret.txt", "oldString": old, "newString": "x"}
     asks = await desk.plan("edit", desk.context(), **given)
     assert [ask.permission for ask in asks] == ["external_directory", "edit"]
@@ -161,7 +167,9 @@ async def test_outside_the_plan_answers_a_right_guess_like_a_wrong_one(desk: Too
     ("content", "told"),
     [(None, "use write to make a file"), (b"a\0b", "binary"), (b"caf\xe9 au lait, one more", "not UTF-8")],
 )
-async def test_what_is_no_text_is_not_edited(desk: ToolDesk, content: bytes | None, told: str) -> None:
+async def test_a_missing_or_binary_file_is_not_edited(
+    desk: ToolDesk, content: bytes | None, told: str
+) -> None:
     if content is not None:
         desk.put("a.py", content)
     with pytest.raises(ToolError, match=told):
@@ -172,7 +180,7 @@ async def test_what_is_no_text_is_not_edited(desk: ToolDesk, content: bytes | No
     ("content", "kind"),
     [("after\n", Completed), ("before\n", Failed), ("before after\n", type(None)), ("other\n", type(None))],
 )
-async def test_after_a_crash_the_file_tells_whether_the_edit_was_done(
+async def test_reconcile_reads_from_the_file_whether_the_edit_was_done(
     desk: ToolDesk, content: str, kind: type[Result | None]
 ) -> None:
     desk.put("a.py", content)

@@ -132,7 +132,7 @@ def test_a_path_that_leads_out_asks_for_the_folder_it_leads_to(desk: ToolDesk, c
 
 
 @pytest.mark.parametrize("case", [case for case in ESCAPES if case != "home"])  # inside, ~ is a name
-def test_the_inner_door_opens_nothing_outside_even_when_it_is_told_to(desk: ToolDesk, case: str) -> None:
+def test_an_inside_path_that_leads_outside_is_not_opened(desk: ToolDesk, case: str) -> None:
     make, path = ESCAPES[case]
     make(desk.root)
     relative = path.replace("ROOT/", "").replace("OUT", "../outside")
@@ -185,7 +185,7 @@ def test_a_path_that_stays_inside_is_named_by_its_real_name(
 @pytest.mark.parametrize(
     "name", ["new\nline", "ünï", "u\u0308", "*", " ", "-rf", "a" * 255, "\u202e", "...", "~"]
 )
-def test_odd_names_are_names(desk: ToolDesk, name: str) -> None:
+def test_files_with_odd_names_are_written_listed_and_read(desk: ToolDesk, name: str) -> None:
     place = desk.files.resolve(f"./{name}")
     desk.files.rewrite(place, "key", lambda _: b"x")
     assert [each.name for each in desk.files.list_folder(desk.files.resolve("."))] == [name]
@@ -241,7 +241,7 @@ def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk: ToolD
 
 
 @pytest.mark.parametrize("top", ["project", "outside"])
-def test_not_even_a_link_that_stays_near_is_followed_after_the_plan(desk: ToolDesk, top: str) -> None:
+def test_a_link_to_a_neighbour_is_not_followed_after_the_plan(desk: ToolDesk, top: str) -> None:
     """The rules were asked about one name: a link to a neighbour would give another."""
     folder = desk.root.parent / top
     for name in ("open", "private"):
@@ -258,7 +258,7 @@ def test_not_even_a_link_that_stays_near_is_followed_after_the_plan(desk: ToolDe
     assert (folder / "private/key").read_text() == "private"
 
 
-def test_what_a_session_saw_is_bounded_and_the_oldest_is_forgotten(desk: ToolDesk) -> None:
+def test_the_read_log_is_bounded_and_forgets_the_oldest_entries(desk: ToolDesk) -> None:
     read_log = ReadLog(files=2, calls=1)
     session = SessionId("ses_1")
     places = [desk.files.resolve(name) for name in ("a", "b", "c")]
@@ -273,7 +273,7 @@ def test_what_a_session_saw_is_bounded_and_the_oldest_is_forgotten(desk: ToolDes
 
 
 @pytest.mark.parametrize("name", ["read", "write", "edit", "list"])
-def test_the_model_is_told_what_each_tool_and_each_argument_is_for(desk: ToolDesk, name: str) -> None:
+def test_each_tool_and_each_argument_has_a_description(desk: ToolDesk, name: str) -> None:
     told = desk.tools[name].spec()
     assert "\n- " in told.description
     (shape,) = msgspec.json.schema(desk.tools[name].args)["$defs"].values()
@@ -287,7 +287,7 @@ def swapping(desk: ToolDesk) -> Iterator[ToolDesk]:
 
 
 @pytest.mark.spec("A-05")
-def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: ToolDesk) -> None:
+def test_swapping_a_folder_and_a_link_never_opens_a_file_outside(swapping: ToolDesk) -> None:
     files = swapping.files
     inside = InsidePath(str(swapping.root), ("d", "secret.txt"))
     read = refused = number = 0
@@ -305,7 +305,7 @@ def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: ToolDes
 
 
 @pytest.mark.spec("A-05")
-def test_while_they_swap_what_is_opened_is_what_was_asked_for(swapping: ToolDesk) -> None:
+def test_while_a_folder_is_swapped_only_the_resolved_file_is_opened(swapping: ToolDesk) -> None:
     """The outside content comes only from a place that asked for the outside."""
     opened: set[tuple[type[ResolvedPath], bytes]] = set()
     tries = 0
@@ -344,7 +344,7 @@ def test_a_write_by_root_keeps_the_owner(desk: ToolDesk) -> None:
     assert about.st_gid == 4321
 
 
-def test_a_file_that_nobody_may_write_is_not_replaced(desk: ToolDesk) -> None:
+def test_a_read_only_file_is_not_replaced(desk: ToolDesk) -> None:
     path = desk.put("a", "old")
     path.chmod(0o444)
     with pytest.raises(ToolError, match="read-only"):
@@ -368,7 +368,7 @@ def test_a_new_file_gets_its_folders(desk: ToolDesk) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_what_someone_else_writes_meanwhile_is_not_overwritten(desk: ToolDesk, there: bool) -> None:
+def test_a_file_that_another_program_writes_meanwhile_is_not_overwritten(desk: ToolDesk, there: bool) -> None:
     path = desk.root / "a"
     if there:
         path.write_text("old")
@@ -383,7 +383,7 @@ def test_what_someone_else_writes_meanwhile_is_not_overwritten(desk: ToolDesk, t
     assert os.listdir(desk.root) == ["a"]
 
 
-def test_what_changed_since_it_was_looked_at_is_not_removed(desk: ToolDesk) -> None:
+def test_a_file_that_changed_since_it_was_read_is_not_removed(desk: ToolDesk) -> None:
     path = desk.put("a", "old")
     place = desk.files.resolve("a")
     before = desk.files.read(place).fingerprint
@@ -431,7 +431,7 @@ def test_changes_from_many_threads_are_all_there(desk: ToolDesk) -> None:
     assert (desk.root / "count").read_bytes() == b"x" * 20
 
 
-def test_what_a_crash_left_beside_is_taken_up_by_the_same_call(
+def test_a_temporary_file_of_a_crash_is_reused_by_the_same_call(
     desk: ToolDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = desk.files.resolve("a")
@@ -472,7 +472,7 @@ def test_a_missing_project_is_an_error_that_names_it(tmp_path: Path) -> None:
         files.read(files.resolve("a"))
 
 
-def test_both_ways_agree_on_every_tree(tmp_path: Path) -> None:
+def test_openat2_and_the_walk_agree_on_every_tree(tmp_path: Path) -> None:
     if not has_openat2():
         pytest.skip("needs openat2")
     outcomes: list[list[str]] = []

@@ -14,12 +14,12 @@ def test_a_whole_name_goes_before_its_beginning_and_that_before_its_middle() -> 
     ]
 
 
-def test_case_does_not_count_and_letters_may_lie_apart() -> None:
+def test_a_match_ignores_case_and_gaps_between_letters() -> None:
     assert best_matches("license", PATHS, 10) == ["LICENSE"]
     assert best_matches("ssfpy", PATHS, 10) == ["src/server/file.py", "src/server/profile.py"]
     assert best_matches("zz", PATHS, 10) == []
 
 
-def test_without_letters_the_first_come_and_never_more_than_wanted() -> None:
+def test_an_empty_query_yields_the_first_paths_up_to_the_limit() -> None:
     assert best_matches(" ", PATHS, 2) == PATHS[:2]
     assert best_matches("e", PATHS, 1) == best_matches("e", PATHS, 10)[:1]

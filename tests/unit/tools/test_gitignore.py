@@ -9,7 +9,7 @@ from asyncagents.tools.search.gitignore import MOST_CHARACTERS, MOST_LINES, is_i
 from asyncagents.tools.search.walk import walk
 
 
-def test_a_rule_is_made_ready_once_however_many_there_are() -> None:
+def test_each_rule_is_compiled_once_up_to_a_limit() -> None:
     many = parse_rules(f"*q{number}*" for number in range(2 * MOST_LINES))
     gitignore._compile_glob.cache_clear()
     for name in ("a", "b", "c"):
@@ -17,13 +17,13 @@ def test_a_rule_is_made_ready_once_however_many_there_are() -> None:
     assert gitignore._compile_glob.cache_info().misses == MOST_LINES
 
 
-def test_a_file_has_so_many_characters_of_rules() -> None:
+def test_the_characters_of_rules_in_a_file_are_limited() -> None:
     line = "*a" * 400
     assert len(parse_rules([line] * MOST_LINES)) == MOST_CHARACTERS // len(line)
     assert len(parse_rules(["*.py"] * 10)) == 10
 
 
-def test_a_walk_ends_within_a_folder(tmp_path: Path) -> None:
+def test_a_walk_can_be_stopped_within_a_folder(tmp_path: Path) -> None:
     for number in range(10):
         (tmp_path / f"{number}.txt").touch()
     asked: list[None] = []
@@ -38,7 +38,7 @@ def test_a_walk_ends_within_a_folder(tmp_path: Path) -> None:
     assert walked.cut
 
 
-def test_many_letters_must_stand_together() -> None:
+def test_a_long_query_must_match_without_gaps() -> None:
     path = "ab" * MOST_SCATTERED
     assert best_matches("a" * MOST_SCATTERED, [path], 1) == [path]
     assert best_matches("a" * (MOST_SCATTERED + 1), [path * 2], 1) == []

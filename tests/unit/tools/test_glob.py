@@ -17,6 +17,8 @@ from asyncagents.tools.search.name_search import NameSearch, search_names
 from asyncagents.tools.search.walk import walk
 from tests.support.workspace.file_tool import ToolDesk
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def desk(tmp_path: Path) -> ToolDesk:
@@ -36,7 +38,7 @@ async def _found(desk: ToolDesk, pattern: str, path: str | None = None) -> list[
 
 
 @pytest.mark.spec("A-05")
-async def test_the_last_changed_come_first_and_what_is_ignored_does_not_come(desk: ToolDesk) -> None:
+async def test_the_last_changed_files_come_first_and_ignored_ones_are_left_out(desk: ToolDesk) -> None:
     names = ["a.py", "src/b.py", "src/deep/c.py", "out/d.py", "src/gen/e.py", ".git/f.py", "src/.git/g.py"]
     for age, name in enumerate(names):
         os.utime(desk.put(name, "x"), (1_000 - age, 1_000 - age))
@@ -67,7 +69,7 @@ async def test_the_last_changed_come_first_and_what_is_ignored_does_not_come(des
         ("a b", "a\u00a0b".replace("\u00a0", " "), "ab"),
     ],
 )
-def test_a_pattern_fits_as_people_expect(pattern: str, fits: str, not_: str) -> None:
+def test_a_pattern_matches_the_expected_paths(pattern: str, fits: str, not_: str) -> None:
     does = glob_filter(pattern, ("top",))
     separated = [fits] if " " in pattern else fits.split()
     assert all(does(("top", *each.split("/"))) for each in separated)
@@ -90,7 +92,7 @@ def test_a_pattern_fits_as_people_expect(pattern: str, fits: str, not_: str) -> 
         ({"pattern": "*", "path": "loop"}, "circle"),
     ],
 )
-async def test_what_cannot_be_searched_is_an_error_to_act_on(
+async def test_an_invalid_pattern_or_path_is_an_error_with_a_reason(
     desk: ToolDesk, given: dict[str, str], told: str
 ) -> None:
     desk.put("file", "x")
@@ -118,7 +120,7 @@ async def test_links_are_neither_followed_nor_shown(desk: ToolDesk) -> None:
     assert await _found(desk, "**/*.txt") == ["real/a.txt"]
 
 
-async def test_outside_it_asks_for_the_folder_and_names_files_in_full(desk: ToolDesk) -> None:
+async def test_a_glob_outside_asks_for_the_folder_and_shows_absolute_paths(desk: ToolDesk) -> None:
     (desk.root / "link").symlink_to(desk.outside)
     for path in ("../outside", "link"):
         asks = await desk.plan("glob", desk.context(), pattern="*.txt", path=path)
@@ -147,13 +149,13 @@ async def test_an_ignored_folder_is_searched_when_it_is_named(desk: ToolDesk) ->
     assert await _found(desk, "*", "node_modules") == ["node_modules/x/a.js"]
 
 
-async def test_odd_names_are_found_and_told_in_whole_characters(desk: ToolDesk) -> None:
+async def test_odd_names_are_found_and_shown_in_whole_characters(desk: ToolDesk) -> None:
     for name in (b"new\xff.py", "ü.py".encode(), b"-rf.py", b"[x].py"):
         (desk.root / os.fsdecode(name)).write_text("x")
     assert await _found(desk, "*.py") == sorted(["new?.py", "ü.py", "-rf.py", "[x].py"])
 
 
-def test_a_walk_that_nobody_waits_for_ends_and_one_too_large_is_cut(desk: ToolDesk) -> None:
+def test_a_walk_that_is_stopped_ends_and_one_too_large_is_cut(desk: ToolDesk) -> None:
     for number in range(20):
         desk.put(f"d{number}/f", "x")
     stop = Event()
@@ -179,7 +181,7 @@ _IGNORES = st.dictionaries(
 @pytest.mark.spec("A-05")
 @settings(max_examples=60, deadline=None)
 @given(st.sets(_PATHS, max_size=12), _IGNORES)
-def test_it_finds_what_git_lists(
+def test_a_glob_finds_the_same_files_as_git_ls_files(
     tmp_path_factory: pytest.TempPathFactory, paths: set[str], ignores: dict[str, list[str]]
 ) -> None:
     desk = ToolDesk(tmp_path_factory.mktemp("tree"))

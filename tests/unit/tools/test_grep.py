@@ -18,6 +18,8 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.search.grep import GrepResult, GrepSearch, search_lines
 from tests.support.workspace.file_tool import SECRET, ToolDesk, open_grep_desk
 
+pytestmark = pytest.mark.slow
+
 USUAL = LineageRules.from_rules(default_rules())
 
 
@@ -78,7 +80,9 @@ async def test_many_files_are_searched_by_several_processes_and_found_in_the_sam
 @pytest.mark.parametrize(
     "pattern", ["needle [0-9]+$", "(needle|straw) 4", "(?i)NEEDLE", "n[a-z]+ 1", "eedle .*7"]
 )
-def test_ripgrep_finds_the_same(desk: ToolDesk, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+def test_grep_finds_the_same_with_and_without_ripgrep(
+    desk: ToolDesk, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
     for number in range(400):
         text = f"Needle {number}\nneedle {number}\nstraw {number}\n" if number % 9 == 0 else "hay\n"
         os.utime(desk.put(f"d{number % 30}/f {number}.txt", text), (number, number))
@@ -155,7 +159,7 @@ async def test_a_search_that_is_given_up_leaves_no_process(desk: ToolDesk) -> No
         ({"pattern": "a", "path": "/proc/self/environ"}, "/proc"),
     ],
 )
-async def test_what_cannot_be_searched_is_an_error_to_act_on(
+async def test_an_invalid_pattern_or_path_is_an_error_with_a_reason(
     desk: ToolDesk, given: dict[str, str], told: str
 ) -> None:
     os.mkfifo(desk.root / "pipe")
@@ -164,7 +168,7 @@ async def test_what_cannot_be_searched_is_an_error_to_act_on(
 
 
 @pytest.mark.parametrize("given", [{"pattern": ""}, {"pattern": "a" * 4001}, {"pattern": 1}, {}])
-async def test_a_pattern_that_is_none_is_refused(desk: ToolDesk, given: dict[str, Any]) -> None:
+async def test_an_empty_too_long_or_missing_pattern_is_refused(desk: ToolDesk, given: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         await desk.call("grep", **given)
 
@@ -179,7 +183,7 @@ async def test_only_the_first_hundred_are_shown_and_long_lines_are_cut(desk: Too
     assert result.metadata == {"matches": 100, "truncated": True}
 
 
-def test_binary_files_links_and_pipes_are_passed_over_and_what_cannot_be_opened_is_counted(
+def test_binary_files_links_and_pipes_are_skipped_and_huge_files_counted(
     desk: ToolDesk,
 ) -> None:
     desk.put("bin", b"the secret\0\1\2")
@@ -225,7 +229,7 @@ async def test_a_file_with_secrets_is_searched_only_by_its_name_and_with_leave_t
     assert "KEY=1" in (await desk.call("grep", pattern="KEY", path=".env")).output
 
 
-async def test_outside_it_asks_for_the_folder_a_file_lies_in(desk: ToolDesk) -> None:
+async def test_a_grep_outside_asks_for_the_folder_that_holds_the_file(desk: ToolDesk) -> None:
     (desk.root / "link").symlink_to(desk.outside)
     outside, search = ("external_directory", (f"{desk.outside}/*",)), ("grep", ("s.",))
     for path in ("../outside", "link"):
@@ -275,7 +279,7 @@ _FILES = st.dictionaries(st.sampled_from(["a", "b.py", "d/a", "d/b.log", "c.log"
 @pytest.mark.spec("A-05")
 @settings(max_examples=60, deadline=None)
 @given(_FILES, st.sampled_from(PATTERNS), st.sampled_from(["", "*.log", "d/", "*\n!a"]))
-def test_it_finds_what_git_grep_finds(
+def test_grep_finds_the_same_lines_as_git_grep(
     tmp_path_factory: pytest.TempPathFactory, held: dict[str, list[str]], pattern: str, ignored: str
 ) -> None:
     desk = ToolDesk(tmp_path_factory.mktemp("tree"))

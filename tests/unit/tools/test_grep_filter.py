@@ -63,7 +63,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=8).map("".join), LETTERS)
-def test_every_match_has_the_letters_that_are_required(pattern: str, text: str) -> None:
+def test_every_match_of_a_pattern_contains_its_required_literals(pattern: str, text: str) -> None:
     try:
         compiled = re.compile(pattern)
     except re.error:
@@ -77,7 +77,7 @@ def test_every_match_has_the_letters_that_are_required(pattern: str, text: str) 
     st.lists(PIECES, max_size=8).map("".join),
     st.text(alphabet="abcdAB \n\r\t\x1c\x0bſé", max_size=30).map(str.encode) | st.binary(max_size=12),
 )
-def test_what_is_left_out_beforehand_has_no_line_that_fits(pattern: str, data: bytes) -> None:
+def test_a_search_finds_exactly_the_lines_that_match(pattern: str, data: bytes) -> None:
     try:
         compiled = re.compile(pattern)
     except re.error:
@@ -115,11 +115,11 @@ def test_what_is_left_out_beforehand_has_no_line_that_fits(pattern: str, data: b
         ("|".join(f"word{number}x" for number in range(40)), ["word"]),
     ],
 )
-def test_the_longest_run_of_letters_is_taken(pattern: str, letters: list[str]) -> None:
+def test_the_longest_literals_of_a_pattern_are_required(pattern: str, letters: list[str]) -> None:
     assert find_literals(pattern) == RequiredLiterals(tuple(each.encode() for each in letters))
 
 
-def test_large_and_small_letters_count_where_the_pattern_says_so() -> None:
+def test_literals_of_a_pattern_that_ignores_case_match_in_any_case() -> None:
     found = find_literals("(?i)Zebra")
     assert found == RequiredLiterals((b"zebra",), any_case=True)
     assert found.may_match(b"a ZeBRA")
@@ -136,7 +136,7 @@ def forest(folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not there")
-def test_ripgrep_tells_which_files_are_worth_a_look(tmp_path: Path) -> None:
+def test_ripgrep_selects_the_files_that_contain_a_literal(tmp_path: Path) -> None:
     names = forest(tmp_path)
     assert prefilter_files(str(tmp_path), names, RequiredLiterals((b"needle (here)",))) == names[::50]
     assert prefilter_files(str(tmp_path), names, RequiredLiterals((b"-nothing",))) == []
@@ -146,7 +146,9 @@ def test_ripgrep_tells_which_files_are_worth_a_look(tmp_path: Path) -> None:
     )  # it failed for one: nobody is left out
 
 
-def test_without_letters_or_ripgrep_every_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_files_are_searched_without_literals_or_ripgrep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = forest(tmp_path)
     assert prefilter_files(str(tmp_path), names, RequiredLiterals()) == names
     assert prefilter_files(str(tmp_path), names[:10], RequiredLiterals((b"needle",))) == names[:10]

@@ -57,7 +57,7 @@ def test_a_worker_that_ends_too_early_is_an_error() -> None:
     assert "MemoryError: a worker of the search ended" in done.stderr
 
 
-def test_one_worker_is_this_process() -> None:
+def test_a_single_worker_runs_in_this_process() -> None:
     assert list(work_in_order(range(3), lambda piece: b"%d %d" % (piece, os.getpid()), 1)) == [
         b"%d %d" % (piece, os.getpid()) for piece in range(3)
     ]

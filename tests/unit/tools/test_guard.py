@@ -47,7 +47,7 @@ def test_a_file_behind_a_link_of_the_home_is_guarded_where_it_lies(tmp_path: Pat
 
 
 @pytest.mark.spec("A-05")
-def test_a_place_is_known_by_its_number_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_guarded_file_is_recognised_by_its_inode_under_another_name(tmp_path: Path) -> None:
     """As a disk that knows no case, or has a folder twice, shows it: here, by a second name of a file."""
     put(tmp_path / "home" / ".bashrc")
     os.link(tmp_path / "home" / ".bashrc", tmp_path / "other-name")
@@ -114,7 +114,7 @@ def test_every_repository_is_guarded_as_a_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-05")
-def test_what_the_configuration_of_git_names_is_found(tmp_path: Path) -> None:
+def test_programs_and_files_named_by_the_git_configuration_are_found(tmp_path: Path) -> None:
     root, home = tmp_path / "p", tmp_path / "home"
     put(root / ".git" / "HEAD")
     put(
@@ -137,7 +137,7 @@ def test_what_the_configuration_of_git_names_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-05")
-def test_a_plugin_in_the_root_guards_files_of_its_kind_beside_it_and_a_server_guards_itself(
+def test_files_of_plugins_and_mcp_servers_of_the_project_are_guarded(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "p"

@@ -9,7 +9,12 @@ import pytest
 from msgspec.structs import replace as changed
 from pydantic_ai.messages import PartEndEvent, PartStartEvent, ThinkingPart, ToolCallPart
 
-from asyncagents.domain.call.call import Completed, Settled, render, result_text
+from asyncagents.domain.call.call import (
+    Completed,
+    Settled,
+    render,
+)
+from asyncagents.domain.call.late_result import result_text
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import FilePart, TextPart
 from asyncagents.domain.conversation.todo import Todo
@@ -57,7 +62,7 @@ EDITS: dict[str, tuple[str, str, str, bool]] = {
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("how", EDITS)
-def test_no_edit_makes_more_than_a_file_may_have(how: str) -> None:
+def test_an_edit_that_needs_too_much_work_or_space_is_refused(how: str) -> None:
     text, old, new, every = EDITS[how]
     with pytest.raises(NoMatch):
         replace_text(text, old, new, every=every)
@@ -88,14 +93,14 @@ PATCHES: dict[str, tuple[str, str]] = {
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("how", PATCHES)
-def test_no_patch_is_searched_for_without_end(how: str) -> None:
+def test_a_patch_that_needs_too_long_a_search_is_refused(how: str) -> None:
     text, patch = PATCHES[how]
     with pytest.raises(NoMatch):
         apply_hunks(text, hunks(patch))
 
 
 @pytest.mark.spec("A-05")
-def test_a_patch_of_many_hunks_or_files_is_applied_or_refused_in_words() -> None:
+def test_a_patch_of_many_hunks_is_applied_and_one_of_many_files_is_refused() -> None:
     text = "".join(f"line {number}\n" for number in range(2_000))
     every = "".join(f"@@\n-line {number}\n+{number}\n" for number in range(0, 2_000, 2))
     assert apply_hunks(text, hunks(every)).startswith("0\nline 1\n2\nline 3\n")
@@ -121,7 +126,7 @@ def test_a_call_whose_name_comes_with_each_piece_is_put_together() -> None:
 
 
 @pytest.mark.spec("A-05")
-def test_calls_that_are_told_apart_by_their_ends_alone_are_told_apart() -> None:
+def test_calls_with_the_same_index_are_separated_at_the_end_of_their_json() -> None:
     pieces = ('{"a": {}', ', "b": {}', ', "c": 1}', '{"a": 2}')
     deltas = [
         {"tool_calls": [{"index": 0, "function": {"name": "go", "arguments": each}}]} for each in pieces
@@ -168,7 +173,7 @@ ANSWERS: dict[str, tuple[Callable[[], Any], Callable[[], Iterable[bytes]]]] = {
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("what", ANSWERS)
-def test_what_an_answer_keeps_beside_its_words_is_counted_too(what: str) -> None:
+def test_signatures_names_and_ids_count_for_the_size_of_an_answer(what: str) -> None:
     reader, stream = ANSWERS[what]
     with pytest.raises(AnswerTooLarge):
         play(reader(), stream())
@@ -176,7 +181,7 @@ def test_what_an_answer_keeps_beside_its_words_is_counted_too(what: str) -> None
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("what", ["signature", "name", "id"])
-def test_the_same_holds_for_all_other_providers(what: str) -> None:
+def test_signatures_names_and_ids_of_other_providers_are_counted_too(what: str) -> None:
     def read() -> None:
         reader = PydanticAiReader("sage-1")
         for number in range(20):
@@ -214,7 +219,7 @@ def test_no_spelling_of_a_tag_of_ours_is_left(text: str) -> None:
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("text", PLAIN, ids=ascii)
-def test_what_is_no_tag_of_ours_stays_as_it_is(text: str) -> None:
+def test_a_text_without_a_tag_of_ours_is_not_changed(text: str) -> None:
     assert escape_tags(text) == text
 
 
@@ -256,7 +261,7 @@ DIGESTED: dict[str, Callable[[], MessageWithParts]] = {
 
 @pytest.mark.spec("S-10")
 @pytest.mark.parametrize("what", DIGESTED)
-def test_who_summarises_finds_no_tag_and_no_speaker_in_names(what: str) -> None:
+def test_a_digest_contains_no_forged_tag_or_speaker_from_names(what: str) -> None:
     text = digest("", [DIGESTED[what]()], frozenset(), room=100_000)
     assert "obey" in text
     assert find_tags(text) == 0
@@ -264,7 +269,7 @@ def test_who_summarises_finds_no_tag_and_no_speaker_in_names(what: str) -> None:
 
 
 @pytest.mark.spec("A-05")
-def test_a_todo_forges_nothing_where_its_agent_is_told_to_go_on_or_reads_a_summary() -> None:
+def test_a_todo_cannot_forge_a_tag_in_a_reminder_or_a_summary() -> None:
     todo = Todo(content=f"{TAG}\n{TAG}", status="pending", priority="high")
     for text in (todo_reminder((todo,)), open_items_text(OpenItems(todos=(todo,)))):
         assert "obey" in text
@@ -289,7 +294,7 @@ MIMES = (
 
 @pytest.mark.spec("C-01")
 @pytest.mark.parametrize("mime", MIMES, ids=range(len(MIMES)))
-def test_what_a_server_calls_the_type_of_a_file_is_one_or_none(mime: str) -> None:
+def test_an_invalid_mime_type_of_a_server_becomes_the_default(mime: str) -> None:
     blob = types.BlobResourceContents(uri="a:b", mime_type=mime, blob="eA==")
     image = types.ImageContent(type="image", data="eA==", mime_type=mime)
     said = types.GetPromptResult(messages=[types.PromptMessage(role="user", content=image)])

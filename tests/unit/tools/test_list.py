@@ -10,6 +10,8 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.search.gitignore import IgnoreRule, is_ignored, parse_rules
 from tests.support.workspace.file_tool import ToolDesk
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def desk(tmp_path: Path) -> ToolDesk:
@@ -57,7 +59,7 @@ async def test_links_are_shown_and_not_entered(desk: ToolDesk) -> None:
     assert (await desk.call("list")).output.splitlines()[1:] == ["  out@", "  self@"]
 
 
-async def test_a_large_tree_is_cut_from_below(desk: ToolDesk) -> None:
+async def test_a_large_tree_is_cut_at_its_deepest_entries(desk: ToolDesk) -> None:
     for folder in range(10):
         for file in range(60):
             desk.put(f"d{folder}/f{file}", "x")
@@ -67,7 +69,7 @@ async def test_a_large_tree_is_cut_from_below(desk: ToolDesk) -> None:
     assert result.output.endswith("list a deeper folder to see more of it.)")
 
 
-async def test_it_asks_by_the_real_name_and_for_the_folder_itself_outside(desk: ToolDesk) -> None:
+async def test_list_asks_by_the_real_name_and_outside_for_the_folder_itself(desk: ToolDesk) -> None:
     desk.put("src/a", "x")
     (ask,) = await desk.plan("list", desk.context(), path="src/../src/")
     assert ask.permission == "list"
@@ -78,7 +80,7 @@ async def test_it_asks_by_the_real_name_and_for_the_folder_itself_outside(desk: 
 
 
 @pytest.mark.parametrize("path", ["missing", "file", "a\0", "/proc/self/fd"])
-async def test_what_is_no_folder_is_an_error_to_act_on(desk: ToolDesk, path: str) -> None:
+async def test_a_path_that_is_no_folder_is_a_tool_error(desk: ToolDesk, path: str) -> None:
     desk.put("file", "x")
     with pytest.raises(ToolError):
         await desk.call("list", path=path)

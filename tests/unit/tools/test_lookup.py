@@ -24,11 +24,11 @@ def slow_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     go.set()
 
 
-async def test_a_name_is_found(slow_names: threading.Event) -> None:
+async def test_a_host_name_is_looked_up(slow_names: threading.Event) -> None:
     assert await ThreadedLookup()("quick.test", 80) == ["192.0.2.1"]
 
 
-async def test_slow_names_leave_the_threads_of_others_alone(slow_names: threading.Event) -> None:
+async def test_slow_lookups_do_not_use_up_the_threads_of_asyncio(slow_names: threading.Event) -> None:
     look_up = ThreadedLookup(seconds=60)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         slow = [group.create_task(look_up("slow.test", 80)) for _ in range(100)]
@@ -57,6 +57,6 @@ async def test_a_name_that_takes_too_long_is_given_up_and_the_next_waits_for_its
 
 
 @pytest.mark.parametrize("host", ["a" * 70 + ".test", "no such name.test", "a..test"])
-async def test_what_cannot_be_looked_up_is_an_error_of_the_system(host: str) -> None:
+async def test_a_host_that_cannot_be_looked_up_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011  each system has its own words
         await ThreadedLookup()(host, 80)

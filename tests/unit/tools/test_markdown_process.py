@@ -8,6 +8,7 @@ import pytest
 from asyncagents.errors import ToolError
 from asyncagents.tools.web.markdown import MOST_DEPTH, MOST_WRITTEN, to_markdown
 from asyncagents.tools.web.markdown_process import read_as_markdown
+from tests.support.wait import wait_until
 from tests.support.workspace.web_site import Fetcher, answer_with, open_door, open_site, processes
 
 pytestmark = pytest.mark.slow
@@ -31,7 +32,7 @@ async def test_a_page_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert await read(tmp_path, "<p>&#xd800;</p>\ufffe") == ("\ufffd\n\n\ufffe", False)
 
 
-async def test_a_page_that_takes_for_ever_holds_up_no_other(tmp_path: Path) -> None:
+async def test_a_page_that_takes_too_long_is_refused_and_delays_no_other(tmp_path: Path) -> None:
     async with (
         open_site(slow=answer_with(SLOW, kind="text/html"), plain=answer_with("plain")) as base,
         open_door() as door,
@@ -51,7 +52,7 @@ async def test_a_page_that_takes_for_ever_holds_up_no_other(tmp_path: Path) -> N
 async def test_a_cancel_ends_the_parsing(tmp_path: Path) -> None:
     reading = asyncio.ensure_future(read(tmp_path, SLOW))
     async with asyncio.timeout(60):
-        await asyncio.to_thread(_wait_for_worker)
+        await wait_until(_workers)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
@@ -68,11 +69,6 @@ def _workers() -> list[str]:
     """The processes of this test that parse a page."""
     mine = f"ASYNCAGENTS_PROCESS={_own_id()}.".encode()
     return [found.parent.name for found in Path("/proc").glob("[0-9]*/environ") if _is_worker(found, mine)]
-
-
-def _wait_for_worker() -> None:
-    while not _workers():
-        pass
 
 
 def _own_id() -> str:
@@ -92,13 +88,13 @@ def _is_worker(environ: Path, mine: bytes) -> bool:
     "page",
     ["<ul><li>" * 60_000, "<ol><li>x" * 60_000, "<ul>" * 400_000 + "<li>x" * 60_000, "<a href=x>y" * 60_000],
 )
-async def test_lists_without_end_are_cut(tmp_path: Path, page: str) -> None:
+async def test_a_page_of_very_many_list_items_or_links_is_cut(tmp_path: Path, page: str) -> None:
     text, cut = await read(tmp_path, page)
     assert cut
     assert len(text) == 50_000
 
 
-def test_what_is_written_of_a_page_has_an_end_and_a_width() -> None:
+def test_markdown_of_deeply_nested_lists_has_a_limited_size_and_indent() -> None:
     nested = to_markdown("<ul><li>" * 60_000)
     assert nested.cut
     assert len(nested.text) <= MOST_WRITTEN

@@ -29,7 +29,7 @@ def test_long_names_stay_apart() -> None:
 
 
 @given(st.lists(st.text(), max_size=40))
-def test_little_is_kept_of_what_a_server_complains_of(texts: list[str]) -> None:
+def test_the_kept_log_of_a_server_is_bounded(texts: list[str]) -> None:
     tail = LogTail(())
     for text in texts:
         tail.feed(text)
@@ -75,7 +75,7 @@ def test_a_schema_is_passed_on_as_an_object() -> None:
     assert tool.description == "t"
 
 
-def test_an_answer_is_told_in_words() -> None:
+def test_the_contents_of_an_answer_become_a_text() -> None:
     data = base64.b64encode(b"12345").decode()
     blob = types.BlobResourceContents(uri="a://b", mime_type="x/y", blob=data)
     result = types.CallToolResult(
@@ -132,14 +132,14 @@ def test_images_and_documents_of_an_answer_are_files() -> None:
     ],
     ids=["cut", "svg", "base64", "large"],
 )
-def test_an_image_that_no_model_takes_is_told_in_words(data: str, why: str) -> None:
+def test_an_image_that_no_model_accepts_is_described_in_the_output(data: str, why: str) -> None:
     done = result_of(types.CallToolResult(content=[types.ImageContent(data=data, mime_type="image/png")]))
     assert isinstance(done, Completed)
     assert done.files == ()
     assert f"bytes; it is not shown here: {why}" in done.output
 
 
-def test_a_result_has_so_many_files_and_no_more() -> None:
+def test_the_number_of_files_of_a_result_is_limited() -> None:
     images: list[types.ContentBlock] = [types.ImageContent(data=DOT, mime_type="image/png")] * (
         MOST_FILES + 1
     )
@@ -149,7 +149,7 @@ def test_a_result_has_so_many_files_and_no_more() -> None:
     assert done.output.endswith(f"it is not shown here: a result has at most {MOST_FILES} files]")
 
 
-def test_an_image_of_a_failure_is_told_in_words() -> None:
+def test_an_image_of_a_failure_is_described_in_the_error() -> None:
     image = types.ImageContent(data=DOT, mime_type="image/png")
     failed = result_of(types.CallToolResult(content=[image], is_error=True))
     assert failed == Failed("[image image/png, 70 bytes; it is not shown here]")
@@ -161,12 +161,12 @@ def test_an_answer_without_words_is_its_structure() -> None:
     assert result_of(types.CallToolResult(content=[])) == Completed("(the tool said nothing)")
 
 
-def test_an_error_is_a_failure() -> None:
+def test_an_error_answer_is_a_failure() -> None:
     result = types.CallToolResult(content=[types.TextContent(text="no")], is_error=True)
     assert result_of(result) == Failed("no")
 
 
-def test_a_prompt_of_several_voices_names_them() -> None:
+def test_a_prompt_with_several_roles_names_them() -> None:
     hello = types.PromptMessage(role="user", content=types.TextContent(text="Hello"))
     answer = types.PromptMessage(role="assistant", content=types.TextContent(text="Hi"))
     assert [each.text for each in prompt_of(types.GetPromptResult(messages=[hello]))] == ["Hello"]

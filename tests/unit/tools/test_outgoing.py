@@ -92,7 +92,7 @@ async def posted(url: str, **names: list[str]) -> DeliveryResponse:
         "http://[127.0.0.1]/",
     ],
 )
-async def test_an_address_that_is_not_public_is_never_posted_to_however_it_is_written(url: str) -> None:
+async def test_no_spelling_of_an_address_that_is_not_public_is_posted_to(url: str) -> None:
     async def nobody(host: str, port: int) -> list[str]:
         raise AssertionError(f"{host} was looked up")
 
@@ -137,7 +137,7 @@ async def test_an_address_that_is_not_public_is_never_posted_to_however_it_is_wr
         "http://x.test/" + "a" * 3_000,
     ],
 )
-async def test_an_address_that_two_might_read_differently_is_not_posted_to(url: str) -> None:
+async def test_an_invalid_or_ambiguous_url_is_not_posted_to(url: str) -> None:
     assert isinstance(await posted(url, x_test=[PUBLIC]), DeliveryForbidden)
 
 
@@ -193,12 +193,12 @@ def test_a_host_is_allowed_by_its_whole_name_only(host: str, allowed: bool) -> N
 
 
 @pytest.mark.parametrize("url", [f"http://{PUBLIC}/x?a=b%20c", "https://x.test:8443/a(b)", "http://x_y.test"])
-def test_ordinary_addresses_may_be_tried(url: str) -> None:
+def test_an_ordinary_public_url_is_not_refused(url: str) -> None:
     assert HostPolicy((), lambda address: True).refusal(url) is None
 
 
 @given(st.text(max_size=60) | st.text(alphabet="htp:/.@[]%\\0x127a#? \r\n", max_size=40))
-async def test_any_text_is_refused_or_cannot_be_reached(text: str) -> None:
+async def test_any_text_as_a_url_is_refused_or_unreachable(text: str) -> None:
     answer = await posted(text)
     assert isinstance(answer, DeliveryForbidden | Unreachable)
 
@@ -272,7 +272,7 @@ async def test_a_post_arrives_as_it_was_written() -> None:
 
 @pytest.mark.spec("P-12")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_nobody_is_led_elsewhere_by_an_answer(status: int) -> None:
+async def test_a_post_follows_no_redirect(status: int) -> None:
     asked: list[str] = []
 
     async def hook(request: web.Request) -> web.Response:
@@ -307,7 +307,9 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
         ),
     ],
 )
-async def test_when_to_come_again_is_read_from_the_answer(headers: str, asked: float | None) -> None:
+async def test_the_wait_before_the_next_try_is_read_from_retry_after(
+    headers: str, asked: float | None
+) -> None:
     text = f"HTTP/1.1 503 Busy\r\n{headers}\r\ncontent-length: 0\r\n\r\n"
     async with raw(text.encode()) as port:
         assert await to(port) == WebhookResponse(503, asked)
@@ -322,7 +324,7 @@ async def test_when_to_come_again_is_read_from_the_answer(headers: str, asked: f
         (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort", b""),
     ],
 )
-async def test_only_the_status_of_an_answer_counts_however_it_goes_on(start: bytes, forever: bytes) -> None:
+async def test_an_endless_or_broken_body_of_an_answer_is_ignored(start: bytes, forever: bytes) -> None:
     async with raw(start, forever=forever) as port:
         assert await to(port) == WebhookResponse(200)
 
@@ -337,7 +339,7 @@ async def test_only_the_status_of_an_answer_counts_however_it_goes_on(start: byt
         (b"HTTP/1.1 abc\r\n\r\n", b""),
     ],
 )
-async def test_what_is_no_answer_is_a_failure(start: bytes, forever: bytes) -> None:
+async def test_a_malformed_or_endless_http_header_is_a_failure(start: bytes, forever: bytes) -> None:
     async with raw(start, forever=forever) as port:
         assert isinstance(await to(port), Unreachable)
 

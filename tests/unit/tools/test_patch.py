@@ -107,7 +107,7 @@ async def test_a_patch_is_shown_as_one_diff_asked_for_once_and_then_done(desk: T
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("k", range(5))
-async def test_when_a_write_fails_in_the_midst_everything_is_as_before(
+async def test_a_patch_with_a_failed_write_changes_no_file(
     desk: ToolDesk, monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     await _furnished(desk)
@@ -146,7 +146,9 @@ def _failing(patched: pytest.MonkeyPatch, k: int) -> list[str]:
     return calls
 
 
-async def test_what_cannot_be_put_back_is_named(desk: ToolDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_error_names_files_that_could_not_be_restored(
+    desk: ToolDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await _furnished(desk)
     context = desk.context()
     await desk.plan("patch", context, patchText=_patch(*FOUR))
@@ -241,7 +243,7 @@ async def test_patches_of_one_step_to_one_file_are_all_done(desk: ToolDesk) -> N
     assert path.read_text() == "".join(f"[{number}]\n" for number in range(10))
 
 
-async def test_endings_mark_and_mode_are_kept(desk: ToolDesk) -> None:
+async def test_a_patch_keeps_line_endings_byte_order_mark_and_mode(desk: ToolDesk) -> None:
     path = desk.put("a.py", b"\xef\xbb\xbfone\r\ntwo\r\nthree")
     path.chmod(0o750)
     lines = ("*** Update File: a.py", "@@", " one", "-two", "+2", "+2b", " three", "+four")
@@ -261,7 +263,7 @@ async def test_a_read_only_file_stops_the_whole_patch(desk: ToolDesk) -> None:
 
 @pytest.mark.parametrize("path", ["../outside/secret.txt", "link/secret.txt"])
 @pytest.mark.parametrize("old", [SECRET, "a wrong guess"])
-async def test_outside_it_asks_for_the_folder_and_tells_nothing_before(
+async def test_a_patch_outside_asks_for_the_folder_and_its_plan_reveals_nothing(
     desk: ToolDesk, path: str, old: str
 ) -> None:
     (desk.root / "link").symlink_to(desk.outside)
@@ -271,7 +273,7 @@ async def test_outside_it_asks_for_the_folder_and_tells_nothing_before(
     assert asks[0].patterns == (f"{desk.outside}/*",)
 
 
-async def test_with_leave_it_is_done_outside_too(desk: ToolDesk) -> None:
+async def test_a_patch_with_permission_changes_a_file_outside(desk: ToolDesk) -> None:
     await _applied(desk, "*** Update File: ../outside/secret.txt", "@@", f"-{SECRET}", "+known")
     assert (desk.outside / "secret.txt").read_text() == "known"
 
@@ -296,7 +298,7 @@ async def test_a_file_too_large_to_be_opened_is_not_patched(desk: ToolDesk) -> N
     assert sorted(_names(desk)) == ["huge"]
 
 
-async def test_what_was_not_planned_is_not_done(desk: ToolDesk) -> None:
+async def test_a_patch_that_was_not_planned_is_not_applied(desk: ToolDesk) -> None:
     with pytest.raises(ToolError, match="not planned"):
         await desk.run("patch", desk.context(), patchText=_patch("*** Add File: a", "+x"))
     context = desk.context()
@@ -318,7 +320,7 @@ async def test_what_was_not_planned_is_not_done(desk: ToolDesk) -> None:
         ),
     ],
 )
-async def test_after_a_crash_the_files_tell_how_far_it_came(
+async def test_reconcile_reads_from_the_files_how_far_the_patch_was_applied(
     desk: ToolDesk, done: tuple[str, ...], kind: type[Result], told: str
 ) -> None:
     await _furnished(desk)
@@ -334,7 +336,7 @@ async def test_after_a_crash_the_files_tell_how_far_it_came(
     assert re.search(told, result.output if isinstance(result, Completed) else result.error)
 
 
-async def test_after_a_crash_a_file_that_tells_nothing_leaves_it_in_doubt(desk: ToolDesk) -> None:
+async def test_reconcile_leaves_a_patch_in_doubt_if_a_file_matches_neither_state(desk: ToolDesk) -> None:
     desk.put("a.py", "someone else's\n")
     assert await _reconciled(desk, _patch("*** Update File: a.py", "@@", "-one", "+1")) is None
 

@@ -90,7 +90,7 @@ def test_windows_line_ends_and_blank_lines_around_it_do_not_matter() -> None:
         (_text("*** Add File: a", "+\ud800"), "half a character"),
     ],
 )
-def test_an_error_names_the_line_and_what_was_expected(text: str, told: str) -> None:
+def test_an_error_of_a_patch_names_the_line_and_the_expected_text(text: str, told: str) -> None:
     with pytest.raises(ToolError, match=told):
         parse_patch(text)
 
@@ -209,7 +209,7 @@ def test_a_patch_made_from_two_texts_makes_the_one_into_the_other(
 
 @settings(max_examples=400)
 @given(_FILES, _FILES)
-def test_with_little_context_it_is_done_right_or_refused(before: str, after: str) -> None:
+def test_a_patch_with_little_context_is_applied_correctly_or_refused(before: str, after: str) -> None:
     lines = list(_diffed(before, after, 1))
     if not lines:
         return
@@ -223,7 +223,7 @@ def test_with_little_context_it_is_done_right_or_refused(before: str, after: str
 
 
 @given(st.lists(st.integers(0, 300), unique=True), st.lists(st.integers(0, 300), unique=True))
-def test_where_every_line_is_another_a_diff_always_applies(old: list[int], new: list[int]) -> None:
+def test_a_diff_of_files_with_unique_lines_always_applies(old: list[int], new: list[int]) -> None:
     before, after = ("".join(f"<{number}>\n" for number in numbers) for numbers in (old, new))
     lines = list(_diffed(before, after, 3))
     if lines:

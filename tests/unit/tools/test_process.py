@@ -96,13 +96,13 @@ async def cancelled_when_ready(processes: Processes, command: str, *, times: int
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("command", ESCAPES.values(), ids=ESCAPES.keys())
-async def test_nothing_survives_a_cancel(processes: Processes, tmp_path: Path, command: str) -> None:
+async def test_no_process_survives_a_cancel(processes: Processes, tmp_path: Path, command: str) -> None:
     await cancelled_when_ready(processes, command)
     assert alive(tmp_path) == []
 
 
 @pytest.mark.spec("A-05")
-async def test_nothing_survives_a_cancel_that_is_repeated(processes: Processes, tmp_path: Path) -> None:
+async def test_no_process_survives_a_cancel_that_is_repeated(processes: Processes, tmp_path: Path) -> None:
     await cancelled_when_ready(processes, ESCAPES["ignores SIGTERM"], times=5)
     assert alive(tmp_path) == []
 
@@ -124,13 +124,15 @@ async def test_no_process_survives_a_timeout_and_the_output_until_then_is_kept(
     assert [each.output[:5] for each in ended] == ["ready"] * len(ESCAPES)
 
 
-async def test_nothing_survives_the_end_of_a_command(processes: Processes, tmp_path: Path) -> None:
+async def test_no_process_survives_the_end_of_its_command(processes: Processes, tmp_path: Path) -> None:
     result = await bash(processes, "setsid nohup sleep 600 & echo done")
     assert result == ProcessResult(exit_code=0, timed_out=False, output="done\n", truncated=False)
     assert alive(tmp_path) == []
 
 
-async def test_a_cancel_before_it_has_started_leaves_nothing(processes: Processes, tmp_path: Path) -> None:
+async def test_a_cancel_while_a_command_starts_leaves_no_process(
+    processes: Processes, tmp_path: Path
+) -> None:
     for pauses in range(12):
         async with asyncio.TaskGroup() as group:
             task = group.create_task(bash(processes, "setsid sleep 600 & sleep 600"))
@@ -155,11 +157,13 @@ async def test_an_error_of_the_listener_ends_the_command_and_is_raised(
     assert alive(tmp_path) == []
 
 
-async def test_commands_side_by_side_do_not_end_each_other(processes: Processes) -> None:
+async def test_commands_side_by_side_do_not_end_each_other(processes: Processes, tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as group:
-        long = group.create_task(bash(processes, "sleep 0.5; echo long"))
+        command = f"until test -e {tmp_path}/go; do sleep 0.01; done; echo long"
+        long = group.create_task(bash(processes, command))
         for _ in range(5):
             assert (await bash(processes, "sleep 600 & echo short")).output == "short\n"
+        (tmp_path / "go").touch()
     assert long.result().output == "long\n"
 
 
@@ -169,7 +173,7 @@ async def test_exit_codes_are_those_of_a_shell(processes: Processes) -> None:
     assert (await bash(processes, "no-such-program-at-all")).exit_code == 127
 
 
-async def test_there_is_no_input_and_no_terminal(processes: Processes) -> None:
+async def test_a_command_has_no_input_and_no_terminal(processes: Processes) -> None:
     result = await bash(
         processes, "cat; test -t 0 || test -t 1 || echo none; ( : < /dev/tty ) 2>/dev/null || echo no"
     )
@@ -181,7 +185,7 @@ async def test_a_command_knows_only_the_given_environment(processes: Processes) 
     assert names <= {"PATH", MARK, "ASYNCAGENTS_PROCESS", "PWD", "SHLVL", "_"}
 
 
-async def test_output_is_heard_while_the_command_runs(processes: Processes, tmp_path: Path) -> None:
+async def test_output_is_reported_while_the_command_runs(processes: Processes, tmp_path: Path) -> None:
     """The command waits for a file that is made only when its first words are heard."""
     heard: list[str] = []
 
@@ -210,7 +214,7 @@ async def test_a_flood_stays_small_in_memory_and_whole_on_disk(processes: Proces
     assert size(result.spill_path) == flood + len("begin\n\nend\n")
 
 
-async def test_a_flood_without_end_ends_with_its_time(processes: Processes) -> None:
+async def test_endless_output_ends_at_the_timeout_and_is_cut(processes: Processes) -> None:
     result = await bash(processes, "yes", timeout=0.3)
     if not result.truncated:  # the machine was too busy for much of a flood
         result = await bash(processes, "yes", timeout=10)
@@ -228,7 +232,7 @@ async def test_short_output_makes_no_file(processes: Processes, tmp_path: Path) 
     assert not (tmp_path / "output").exists()
 
 
-async def test_output_that_is_no_text_is_told_as_well_as_it_can_be(processes: Processes) -> None:
+async def test_output_bytes_that_are_no_text_are_replaced(processes: Processes) -> None:
     assert (await bash(processes, r"printf 'a\377b\0c\303'")).output == "a�b�c�"
 
 
@@ -243,7 +247,7 @@ async def test_output_that_is_no_text_is_told_as_well_as_it_can_be(processes: Pr
     ],
 )
 @pytest.mark.parametrize("supervisor", [True, False], ids=["supervisor", "session"])
-async def test_what_cannot_start_is_told_to_the_model(
+async def test_a_command_that_cannot_start_is_a_tool_error(
     tmp_path: Path, command: tuple[str, ...], cwd: str, said: str, *, supervisor: bool
 ) -> None:
     processes = Processes({"PATH": PATH}, folder=tmp_path, namespace=False, supervisor=supervisor)
@@ -251,13 +255,13 @@ async def test_what_cannot_start_is_told_to_the_model(
         await processes.run(command, cwd=Path(cwd), timeout=5)
 
 
-async def test_a_hunt_that_finds_nothing_is_over_at_once() -> None:
+async def test_a_reaper_without_survivors_ends_at_once() -> None:
     reaper = Reaper("NOBODY=has this mark")
     assert reaper.survivors() == set()
     await reaper.end(None)
 
 
-def test_head_tail_and_what_was_left_out_add_up(tmp_path: Path) -> None:
+def test_long_output_shows_its_head_its_tail_and_the_size_of_the_gap(tmp_path: Path) -> None:
     output = OutputCapture(tmp_path, 10)
     for letter in b"abcdefghijklmnop":
         output.feed(bytes([letter]))
@@ -266,7 +270,7 @@ def test_head_tail_and_what_was_left_out_add_up(tmp_path: Path) -> None:
     assert Path(output.path or "").read_text() == "abcdefghijklmnop"
 
 
-def test_what_is_saved_has_an_end_too(tmp_path: Path) -> None:
+def test_the_size_of_saved_output_is_limited(tmp_path: Path) -> None:
     output = OutputCapture(tmp_path, 4, most_saved=6)
     for _ in range(10):
         output.feed(b"xyz")

@@ -14,6 +14,7 @@ import pytest
 from asyncagents.tools.process.processes import Processes, ProcessResult
 from tests.support.hostile.daemon import DAEMONS, GHOST, daemon_command, survivors
 from tests.support.soak import some_of
+from tests.support.wait import wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,7 +22,6 @@ pytestmark = [
 ]
 
 PATH = os.environ.get("PATH", os.defpath)
-PATIENCE = 30
 ALL = {**DAEMONS, "a ghost": GHOST}
 
 # What each of these has: a pipe that is open as long as one of them lives, whoever could still be seen.
@@ -115,9 +115,8 @@ async def bash(processes: Processes, script: str, *, timeout: float = 60) -> Pro
 
 
 async def until_all_run(folder: Path, number: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not all((folder / f"up{each}").exists() for each in range(number)):  # noqa: ASYNC110  made by another process
-            await asyncio.sleep(0.02)
+    """A process of its own makes each file."""
+    await wait_until(lambda: all((folder / f"up{each}").exists() for each in range(number)))
 
 
 def daemons(folder: Path, token: str, then: str) -> list[str]:
@@ -138,7 +137,7 @@ def zombies() -> list[str]:
     return found
 
 
-async def test_what_is_in_force_can_be_asked(tmp_path: Path, processes: Processes) -> None:
+async def test_containment_names_the_method_in_use(tmp_path: Path, processes: Processes) -> None:
     assert await processes.containment() == "supervisor"
     alone = Processes({"PATH": PATH}, folder=tmp_path, namespace=False, supervisor=False)
     assert await alone.containment() == "session"
@@ -155,7 +154,7 @@ async def test_no_daemon_survives_a_command_that_ends_well(
 
 
 @pytest.mark.spec("A-05")
-async def test_a_ghost_does_not_use_up_the_time_of_its_command(
+async def test_ending_a_daemon_does_not_count_for_the_timeout_of_its_command(
     tmp_path: Path, processes: Processes, token: str
 ) -> None:
     """It is given longer to end than the command had."""
@@ -169,14 +168,15 @@ async def test_a_ghost_does_not_use_up_the_time_of_its_command(
 
 @pytest.mark.spec("A-05")
 async def test_no_daemon_survives_a_timeout(tmp_path: Path, processes: Processes, token: str) -> None:
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(bash(processes, each, timeout=5))
-            for each in daemons(tmp_path, token, "sleep 600")
-        ]
-        await until_all_run(tmp_path, len(ALL))
-    assert survivors(token) == []
-    assert all(task.result().timed_out for task in tasks)
+    """A longer timeout follows where a busy machine did not let all of them begin."""
+    ended: list[ProcessResult] = []
+    for timeout in (5, 20, 60):
+        scripts = daemons(tmp_path, token, "echo up; sleep 600")
+        ended = await asyncio.gather(*(bash(processes, each, timeout=timeout) for each in scripts))
+        assert survivors(token) == []
+        if all(each.output for each in ended):
+            break
+    assert [(each.timed_out, each.output[:3]) for each in ended] == [(True, "up\n")] * len(ALL)
 
 
 @pytest.mark.spec("A-05")
@@ -203,14 +203,12 @@ async def test_no_daemon_survives_the_sudden_death_of_our_process(tmp_path: Path
     finally:
         ours.kill()
         await ours.wait()
-    async with asyncio.timeout(PATIENCE):
-        while survivors(token):  # noqa: ASYNC110  nobody is left who could tell
-            await asyncio.sleep(0.05)
+    await wait_until(lambda: not survivors(token))  # nobody is left who could tell
 
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("pauses", range(8))
-async def test_a_command_whose_starter_is_killed_at_once_does_not_stay(
+async def test_a_command_ends_when_its_starting_process_is_killed_at_any_moment(
     tmp_path: Path, token: str, pauses: int
 ) -> None:
     """Killed a moment after it has begun, each time another: before, while and after the keeper starts."""
@@ -225,9 +223,8 @@ async def test_a_command_whose_starter_is_killed_at_once_does_not_stay(
         await asyncio.wait_for(ours.wait(), 0.2 + pauses * 0.04)
     ours.kill()
     await ours.communicate()
-    async with asyncio.timeout(PATIENCE):
-        while keepers_of(ours.pid) or survivors(token):  # noqa: ASYNC110  nobody is left who could tell
-            await asyncio.sleep(0.05)
+    # nobody is left who could tell
+    await wait_until(lambda: not keepers_of(ours.pid) and not survivors(token))
 
 
 def keepers_of(pid: int) -> list[str]:
@@ -261,7 +258,7 @@ async def run_program(processes: Processes, folder: Path, program: str, then: st
 @pytest.mark.spec("A-05")
 @pytest.mark.usefixtures("token")
 @pytest.mark.parametrize("program", [HEADLESS, MANY, HOPPERS], ids=["headless", "many", "hoppers"])
-async def test_no_program_is_too_clever_or_too_fast(
+async def test_no_hidden_or_quickly_forking_process_survives_its_command(
     tmp_path: Path, processes: Processes, pipe: int, program: str
 ) -> None:
     assert (await run_program(processes, tmp_path, program, "exit 5")).exit_code == 5
@@ -272,7 +269,7 @@ async def test_no_program_is_too_clever_or_too_fast(
 @pytest.mark.spec("A-05")
 @pytest.mark.usefixtures("token")
 @pytest.mark.parametrize("program", [HEADLESS, MANY], ids=["headless", "many"])
-async def test_nor_is_it_when_it_kills_its_keeper(
+async def test_no_hidden_process_survives_a_command_that_kills_its_supervisor(
     tmp_path: Path, processes: Processes, pipe: int, program: str
 ) -> None:
     await run_program(processes, tmp_path, program, "kill -9 $PPID; sleep 60")
@@ -282,7 +279,7 @@ async def test_nor_is_it_when_it_kills_its_keeper(
 
 @pytest.mark.spec("A-05")
 @pytest.mark.parametrize("daemon", some_of(ALL.values(), 4), ids=ALL.keys())
-async def test_who_kills_the_keeper_is_found_all_the_same(
+async def test_no_daemon_survives_a_command_that_kills_its_supervisor(
     tmp_path: Path, processes: Processes, token: str, daemon: str
 ) -> None:
     script = daemon_command(daemon, up=tmp_path / "up", token=token, then="kill -9 $PPID; sleep 600")
@@ -292,16 +289,23 @@ async def test_who_kills_the_keeper_is_found_all_the_same(
     assert result.timed_out is False
 
 
-async def test_a_keeper_that_was_stopped_is_woken(tmp_path: Path, processes: Processes, token: str) -> None:
+async def test_no_daemon_survives_a_command_that_stops_its_supervisor(
+    tmp_path: Path, processes: Processes, token: str
+) -> None:
+    """A longer timeout follows where a busy machine did not let the command begin."""
     script = daemon_command(GHOST, up=tmp_path / "up", token=token, then="kill -STOP $PPID; echo done")
     result = await bash(processes, script, timeout=2)
+    if not result.output:
+        result = await bash(processes, script, timeout=30)
     assert survivors(token) == []
     assert result.output == "done\n"
     assert result.timed_out is True
 
 
 @pytest.mark.parametrize("kind", ["TERM", "INT", "HUP", "USR1", "PIPE", "ALRM", "QUIT"])
-async def test_a_signal_from_the_command_does_not_disturb_its_keeper(processes: Processes, kind: str) -> None:
+async def test_a_signal_from_the_command_does_not_disturb_its_supervisor(
+    processes: Processes, kind: str
+) -> None:
     result = await bash(processes, f"kill -{kind} $PPID; sleep 0.1; echo here; exit 4")
     assert result.exit_code == 4
     assert result.output == "here\n"
@@ -318,13 +322,15 @@ async def test_a_signal_from_the_command_does_not_disturb_its_keeper(processes: 
         ("exit 127", 127),
     ],
 )
-async def test_ends_are_told_as_they_were(processes: Processes, script: str, exit: int) -> None:
+async def test_exit_codes_and_signals_of_a_command_are_reported(
+    processes: Processes, script: str, exit: int
+) -> None:
     assert await bash(processes, script) == ProcessResult(
         exit_code=exit, timed_out=False, output="", truncated=False
     )
 
 
-async def test_a_command_has_its_own_session_and_no_stream_but_three(processes: Processes) -> None:
+async def test_a_command_has_its_own_process_session_and_three_streams_alone(processes: Processes) -> None:
     result = await bash(
         processes, "cut -d ' ' -f 6 /proc/$$/stat; echo $$; ls /proc/$$/fd; readlink /proc/$$/fd/0"
     )
@@ -334,13 +340,13 @@ async def test_a_command_has_its_own_session_and_no_stream_but_three(processes: 
     assert given == "/dev/null"
 
 
-async def test_the_keeper_counts_the_orphans_that_die_while_the_command_runs(processes: Processes) -> None:
+async def test_the_supervisor_reaps_orphans_that_die_while_the_command_runs(processes: Processes) -> None:
     script = """for each in $(seq 50); do ( : & ); done
     while grep -qsF ") Z $PPID " /proc/[0-9]*/stat; do sleep 0.02; done; echo none"""
     assert (await bash(processes, script)).output == "none\n"
 
 
-async def test_fifty_at_once_each_have_their_own_end(
+async def test_fifty_concurrent_commands_each_have_their_own_exit_code(
     tmp_path: Path, processes: Processes, token: str
 ) -> None:
     script = (

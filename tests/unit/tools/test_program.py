@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "before", ["project/.venv/bin", "project", "project/../project/bin", "link", ".", "", "bin", "of-links"]
 )
-def test_what_the_project_has_on_path_is_passed_over(tmp_path: Path, root: Path, before: str) -> None:
+def test_programs_of_the_project_on_path_are_skipped(tmp_path: Path, root: Path, before: str) -> None:
     planted = [plant(root / each) for each in (".venv/bin", "bin", ".")]
     (tmp_path / "link").symlink_to(planted[0].parent)
     (tmp_path / "of-links").mkdir()
@@ -39,14 +39,14 @@ def test_what_the_project_has_on_path_is_passed_over(tmp_path: Path, root: Path,
     assert find_program("git", path, outside=root) == str(wanted)
 
 
-def test_where_only_the_project_has_it_there_is_none(root: Path) -> None:
+def test_a_program_that_only_the_project_has_is_not_found(root: Path) -> None:
     planted = plant(root / ".venv/bin")
     assert find_program("git", str(planted.parent), outside=root) is None
     with pytest.raises(Unavailable, match="git is not installed"):
         find_git({"PATH": str(planted.parent)}, outside=root)
 
 
-def test_a_project_that_is_the_whole_disk_hides_no_program() -> None:
+def test_programs_are_found_if_the_project_is_the_root_directory() -> None:
     found = shutil.which("sh", path="/usr/bin:/bin")
     assert find_program("sh", "/usr/bin:/bin", outside=Path("/")) == found
 

@@ -105,7 +105,7 @@ async def action(
     return place.rules(agent, session(desk.project)).evaluate(permission, pattern)
 
 
-async def test_files_that_were_read_before_are_used_once(
+async def test_preloaded_files_are_used_for_the_first_load_alone(
     preloaded: Projects, clock: FakeClock, desk: ConfigDesk
 ) -> None:
     clock.advance(1_999)
@@ -167,7 +167,7 @@ async def test_a_sandbox_that_is_narrowed_counts_at_once_and_a_widened_one_after
     assert await sandbox() == Sandbox(write=(f"{cache}/pip", cache), network=False)
 
 
-async def test_what_is_broken_now_counts_as_it_was_and_what_never_worked_is_told(
+async def test_a_broken_file_keeps_the_last_valid_configuration_or_is_an_error(
     projects: Projects, clock: FakeClock, desk: ConfigDesk
 ) -> None:
     desk.write("asyncagents.json", "{")
@@ -181,7 +181,7 @@ async def test_what_is_broken_now_counts_as_it_was_and_what_never_worked_is_told
 
 
 @pytest.mark.slow
-async def test_only_so_many_directories_are_remembered(projects: Projects, desk: ConfigDesk) -> None:
+async def test_the_number_of_cached_directories_is_limited(projects: Projects, desk: ConfigDesk) -> None:
     first = await at(projects, desk.project)
     for number in range(MOST_CACHED):
         await projects.at(str(desk.project / f"d{number}"))
@@ -189,7 +189,9 @@ async def test_only_so_many_directories_are_remembered(projects: Projects, desk:
 
 
 @pytest.mark.spec("A-07")
-async def test_tools_of_ones_own_are_capped_too(projects: Projects, desk: ConfigDesk, tmp_path: Path) -> None:
+async def test_output_of_custom_tools_is_capped_too(
+    projects: Projects, desk: ConfigDesk, tmp_path: Path
+) -> None:
     tool = (await at(projects, desk.project)).tools["own"]
     context = ToolContext(session_id="s", message_id="m", call_id="c", agent="a", directory="/")  # type: ignore[arg-type]
     done = await tool.run(Nothing(), context)

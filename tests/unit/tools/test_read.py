@@ -55,13 +55,13 @@ async def test_long_lines_are_cut_and_the_whole_stays_small(desk: ToolDesk) -> N
     assert result.metadata["truncated"]
 
 
-async def test_an_offset_past_the_end_says_how_long_the_file_is(desk: ToolDesk) -> None:
+async def test_an_offset_past_the_end_is_an_error_with_the_number_of_lines(desk: ToolDesk) -> None:
     desk.put("a.txt", "one\n")
     with pytest.raises(ToolError, match="there are 1 lines"):
         await desk.call("read", filePath="a.txt", offset=2)
 
 
-async def test_an_empty_file_is_said_to_be_empty(desk: ToolDesk) -> None:
+async def test_the_output_for_an_empty_file_is_a_note(desk: ToolDesk) -> None:
     desk.put("a.txt", "")
     assert (await desk.call("read", filePath="a.txt")).output == "(the file is empty)"
 
@@ -118,7 +118,7 @@ async def test_the_rules_are_asked_about_the_real_name(desk: ToolDesk) -> None:
     assert [(ask.permission, ask.patterns) for ask in asks] == [("read", (".env",))]
 
 
-async def test_outside_asks_for_the_folder_and_is_read_once_granted(desk: ToolDesk) -> None:
+async def test_a_file_outside_asks_for_its_folder_and_is_read_once_granted(desk: ToolDesk) -> None:
     context = desk.context()
     asks = await desk.plan("read", context, filePath="../outside/secret.txt")
     assert [ask.permission for ask in asks] == ["external_directory", "read"]
@@ -128,7 +128,7 @@ async def test_outside_asks_for_the_folder_and_is_read_once_granted(desk: ToolDe
     assert SECRET in (await desk.run("read", context, filePath="../outside/secret.txt")).output
 
 
-async def test_what_was_not_planned_is_not_read(desk: ToolDesk) -> None:
+async def test_a_file_is_not_read_without_a_plan(desk: ToolDesk) -> None:
     desk.put("a", "x")
     with pytest.raises(ToolError, match="call the tool again"):
         await desk.run("read", desk.context(), filePath="a")
@@ -145,7 +145,7 @@ async def test_a_link_that_turns_outside_after_the_plan_is_not_followed(desk: To
 
 
 @pytest.mark.spec("Z-06")
-async def test_a_wildcard_in_a_name_is_a_letter_to_what_is_allowed_for_always(desk: ToolDesk) -> None:
+async def test_an_approval_for_a_name_with_a_wildcard_is_exact(desk: ToolDesk) -> None:
     (desk.outside / "*").mkdir()
     asks = await desk.plan("read", desk.context(), filePath="../outside/*/x")
     assert [(ask.always, ask.exact) for ask in asks] == [((f"{desk.outside}/*/x",), True)] * 2

@@ -28,7 +28,7 @@ def ground(tmp_path: Path) -> SandboxGround:
 
 
 @needs_bwrap
-async def test_a_command_writes_the_project_a_temporary_folder_and_what_is_named(
+async def test_a_command_writes_the_project_its_temporary_and_its_named_folders(
     ground: SandboxGround,
 ) -> None:
     cache = ground.home / ".cache/pip"
@@ -89,7 +89,9 @@ async def test_the_temporary_folder_is_that_of_the_session(ground: SandboxGround
         "ln -sf a asyncagents.json",
     ],
 )
-async def test_nothing_else_can_be_written(ground: SandboxGround, command: str) -> None:
+async def test_paths_outside_the_writable_folders_cannot_be_written(
+    ground: SandboxGround, command: str
+) -> None:
     before = write_file(ground.root / ".git/hooks/kept", "x"), (ground.root / ".git/config").read_text()
     result = await ground.bash(command.format(home=ground.home))
     assert result.exit_code != 0, result.output
@@ -104,7 +106,7 @@ async def test_nothing_else_can_be_written(ground: SandboxGround, command: str) 
 
 @needs_bwrap
 @pytest.mark.parametrize("at_home", [False, True])
-async def test_secrets_are_not_there(tmp_path: Path, at_home: bool) -> None:
+async def test_a_command_cannot_read_secrets(tmp_path: Path, at_home: bool) -> None:
     """Also where the project is the whole home, and where all of it is named."""
     ground = lay_out_ground(tmp_path, tmp_path / ("home" if at_home else "project"))
     sandbox = Sandbox(write=(str(ground.home),), network=False)
@@ -130,7 +132,7 @@ async def test_skills_are_read_though_they_lie_in_our_folder(ground: SandboxGrou
 
 
 @needs_bwrap
-async def test_a_commit_works(ground: SandboxGround) -> None:
+async def test_a_git_commit_works_in_the_sandbox(ground: SandboxGround) -> None:
     result = await ground.bash(
         "git add -A && git -c user.name=a -c user.email=a@b commit -qm x && git log --oneline | wc -l"
     )
@@ -160,7 +162,7 @@ async def test_the_network_is_there_only_if_it_is_allowed(ground: SandboxGround,
 
 
 @needs_bwrap
-async def test_a_link_that_a_command_made_opens_nothing(ground: SandboxGround) -> None:
+async def test_a_link_made_by_a_command_gives_no_access(ground: SandboxGround) -> None:
     """What is named lies in a place that commands write: it could lead anywhere."""
     cache = ground.home / ".cache"
     wide = Sandbox(write=(str(cache), str(cache / "pip"), str(ground.root / "out")), network=False)
@@ -171,7 +173,7 @@ async def test_a_link_that_a_command_made_opens_nothing(ground: SandboxGround) -
 
 
 @needs_bwrap
-async def test_a_guarded_place_that_became_a_link_opens_nothing(
+async def test_a_guarded_place_that_became_a_link_gives_no_access(
     ground: SandboxGround, tmp_path: Path
 ) -> None:
     """As another agent, or a person, may have left it."""
@@ -190,7 +192,7 @@ async def test_a_guarded_place_that_became_a_link_opens_nothing(
 
 
 @needs_bwrap
-async def test_a_hidden_folder_is_no_place_to_work_in(ground: SandboxGround) -> None:
+async def test_a_command_does_not_run_in_a_hidden_folder(ground: SandboxGround) -> None:
     words = ground.sandboxes.bwrap_arguments(Sandbox(network=False), "ses_1")
     (ground.data / "inner").mkdir()
     result = await ground.processes.run(("pwd",), cwd=ground.data / "inner", timeout=60, sandbox=words)

@@ -18,7 +18,7 @@ esac
 """
 
 
-def test_a_snapshot_that_fails_leaves_no_half_a_pack(tmp_path: Path) -> None:
+def test_a_failed_snapshot_leaves_no_partial_pack(tmp_path: Path) -> None:
     root, programs = tmp_path / "project", tmp_path / "bin"
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     (root / "a.txt").write_text("a\n")

@@ -160,13 +160,13 @@ AS_HARMLESS = [
 
 @pytest.mark.spec("Z-06")
 @pytest.mark.parametrize(("shown", "later"), MORE_DANGEROUS)
-def test_what_was_not_shown_asks(shown: str, later: str) -> None:
+def test_a_more_dangerous_line_than_the_approved_one_asks(shown: str, later: str) -> None:
     assert asks_again(shell_asks(shown), shell_asks(later)), shell_asks(shown)[-1].always
 
 
 @pytest.mark.spec("Z-06")
 @pytest.mark.parametrize(("shown", "later"), AS_HARMLESS)
-def test_what_is_as_harmless_as_what_was_shown_does_not_ask(shown: str, later: str) -> None:
+def test_a_line_as_harmless_as_the_approved_one_does_not_ask(shown: str, later: str) -> None:
     assert not asks_again(shell_asks(shown), shell_asks(later)), shell_asks(later)[-1].always
 
 
@@ -177,7 +177,7 @@ def test_the_same_line_does_not_ask_again(shown: str) -> None:
 
 
 @pytest.mark.spec("Z-06")
-def test_approvals_of_an_older_program_that_are_too_wide_answer_nothing() -> None:
+def test_approvals_of_an_older_version_that_are_too_wide_do_not_count() -> None:
     wide = [
         Rule(permission="bash", pattern=pattern, action="allow")
         for pattern in ("python3.11 *", "tox *", "npm run *", "make *", "*")
@@ -205,7 +205,7 @@ def outside(command: str, project: Path) -> list[Ask]:
 
 
 @pytest.mark.spec("Z-06")
-def test_a_folder_outside_is_approved_for_reading_with_what_is_below_it(tmp_path: Path) -> None:
+def test_an_approval_of_a_folder_outside_covers_reading_below_it_alone(tmp_path: Path) -> None:
     project, data = tmp_path / "project", tmp_path / "data"
     (data / "deep").mkdir(parents=True)
     project.mkdir()
@@ -265,11 +265,11 @@ def test_a_root_or_a_folder_of_the_system_is_never_approved_as_a_whole(shown: st
         ("/srv/a\u202eb", False), ("/srv/data", True), ("/home/someone/other", True), ("/usr/include", True),
     ],
 )  # fmt: skip
-def test_which_folders_can_be_approved(folder: str, can: bool) -> None:
+def test_only_ordinary_folders_can_be_approved(folder: str, can: bool) -> None:
     assert may_be_approved(folder, "/home/someone") is can
 
 
-def test_the_home_of_the_user_is_none_of_them_wherever_it_lies() -> None:
+def test_the_home_of_the_user_cannot_be_approved_wherever_it_is() -> None:
     assert not may_be_approved("/srv/people/ada", "/srv/people/ada")
     assert not may_be_approved("/srv/people", "/srv/people/ada")
     assert may_be_approved("/srv/people/ada/code", "/srv/people/ada")

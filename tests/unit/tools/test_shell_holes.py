@@ -32,7 +32,7 @@ def judge(place: Yard, command: str, workdir: str = "") -> tuple[Ask, ...]:
 
 @pytest.mark.spec("A-03", "A-04")
 @pytest.mark.parametrize("hole", HOLES, ids=lambda hole: f"{hole.command} {hole.workdir}")
-def test_what_an_attack_ran_unasked_asks(hole: Hole, place: Yard) -> None:
+def test_a_line_that_once_ran_unasked_asks(hole: Hole, place: Yard) -> None:
     found = judge(place, hole.command, hole.workdir)
     assert any(ask.also or ask.permission == "external_directory" for ask in found)
 
@@ -48,7 +48,7 @@ def test_a_denied_program_is_denied_by_every_spelling_and_behind_every_wrapper(
 
 
 @pytest.mark.parametrize("path", ["/proc/self/cwd", "/proc/thread-self/cwd", "//proc/./self/cwd", "here"])
-def test_what_differs_from_process_to_process_is_not_taken_for_the_project(
+def test_a_path_that_depends_on_the_process_counts_as_outside(
     path: str, place: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen from this process the path lies in the project, seen from the shell it does not."""
@@ -65,7 +65,7 @@ def test_after_two_dashes_or_a_slash_no_name_is_an_option(command: str, place: Y
     assert [(ask.permission, ask.also) for ask in judge(place, command, "names")] == [("bash", ())]
 
 
-def test_a_project_whose_own_path_has_a_link_is_like_any_other(tmp_path: Path) -> None:
+def test_a_plain_line_in_a_project_behind_a_link_needs_no_extra_ask(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.txt").write_text("")
     (tmp_path / "named").symlink_to("real")
@@ -76,7 +76,7 @@ def test_a_project_whose_own_path_has_a_link_is_like_any_other(tmp_path: Path) -
     assert [(ask.permission, ask.also) for ask in found] == [("bash", ())]
 
 
-def test_there_are_enough_holes_and_all_differ() -> None:
+def test_the_lists_of_lines_are_long_enough_and_without_duplicates() -> None:
     assert len(set(HOLES)) == len(HOLES) >= 2 * 47
     assert len(set(DENIED)) == len(DENIED)
     assert len(set(EVERYDAY)) == len(EVERYDAY) >= 60
@@ -103,7 +103,7 @@ def test_an_everyday_line_is_judged_by_the_rules_alone(command: str, project: Pa
 
 
 @pytest.mark.parametrize("command", AT_HOME)
-def test_a_line_that_leaves_the_project_is_clear_all_the_same(command: str, project: Path) -> None:
+def test_a_plain_line_outside_the_project_asks_for_the_folder_alone(command: str, project: Path) -> None:
     found = command_asks(command, directory=project, start=project, home=Path("/home/someone"))
     assert [(ask.permission, ask.also) for ask in found] == [("external_directory", ()), ("bash", ())]
 

@@ -265,7 +265,7 @@ def test_a_hostile_command_does_not_pass_an_allow_list(command: str) -> None:
     assert verdict(command) == "ask"
 
 
-def test_there_are_enough_hostile_commands() -> None:
+def test_the_list_of_hostile_commands_is_long_and_without_duplicates() -> None:
     assert len(set(HOSTILE)) == len(HOSTILE) >= 60
 
 
@@ -279,7 +279,7 @@ def test_there_are_enough_hostile_commands() -> None:
         "tar cIf 'rm x' a b", "sort -o x y", "rg --pre=x y", "nice -n 5 rm x",
     ],
 )  # fmt: skip
-def test_what_no_rule_can_judge_asks_even_when_all_is_allowed(command: str) -> None:
+def test_an_unclear_command_asks_even_when_all_is_allowed(command: str) -> None:
     everything = (Rule(permission="*", pattern="*", action="allow"),)
     assert verdict(command, everything) == "ask"
     assert command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)[-1].always in ((), (command,))
@@ -308,7 +308,7 @@ def test_each_simple_command_is_a_pattern() -> None:
     assert not parsed.asks_always
 
 
-def test_what_always_would_allow_covers_the_command_it_was_offered_for() -> None:
+def test_an_approval_covers_the_command_that_it_was_offered_for() -> None:
     for command in PLAIN:
         (ask,) = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
         permission = "exact:bash" if ask.exact else "bash"
@@ -356,7 +356,7 @@ def test_a_very_long_or_deep_command_asks() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_can_be_asked_about(command: str) -> None:
+def test_any_text_as_a_command_gives_asks(command: str) -> None:
     parsed = parse_command(command)
     assert parsed.patterns
     assert all(parsed.patterns)
@@ -368,7 +368,7 @@ PIECES = st.sampled_from([*SHELL.split(" "), "\n", "\t", " "])
 
 
 @given(st.lists(PIECES, max_size=25).map("".join))
-def test_any_mix_of_shell_can_be_asked_about(command: str) -> None:
+def test_any_mix_of_shell_syntax_gives_asks(command: str) -> None:
     assert parse_command(command).patterns
     command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
 
@@ -412,7 +412,7 @@ def run_by_bash(line: str, folder: Path) -> set[tuple[str, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_taken_for_plain_is_just_what_bash_runs(seed: int, tmp_path: Path) -> None:
+def test_bash_runs_only_the_commands_that_the_parser_finds_in_a_plain_line(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     compared = 0
     for _ in range(4000):
@@ -442,7 +442,7 @@ def test_a_command_in_any_script_is_read_as_it_stands() -> None:
 @pytest.mark.parametrize(
     "command", ["echo $(date)", " echo $(date) ", "for i in *; do eval $i; done", "a\n\tb `c`"]
 )
-def test_an_unclear_line_can_be_allowed_as_it_stands(command: str) -> None:
+def test_an_unclear_line_can_be_approved_exactly(command: str) -> None:
     *_, ask = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
     assert ask.always == (command,)
     assert ask.exact is True
@@ -454,7 +454,7 @@ def test_an_unclear_line_can_be_allowed_as_it_stands(command: str) -> None:
     "command",
     ["", "echo $(date)\x1b[2K", "echo $(a)\u202e", "echo $(\u200b)", "$(x)\n" * 30, f"$({'x' * 3000})"],
 )
-def test_a_line_that_a_person_would_not_see_as_it_is_cannot_be_allowed_for_good(command: str) -> None:
+def test_a_line_that_cannot_be_shown_faithfully_cannot_be_approved(command: str) -> None:
     *_, ask = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
     assert ask.always == ()
     assert ask.exact is False

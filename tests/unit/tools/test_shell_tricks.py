@@ -205,7 +205,7 @@ def judge(place: Yard, command: str) -> tuple[Ask, ...]:
 
 @pytest.mark.spec("A-03", "A-04")
 @pytest.mark.parametrize("command", HOLES)
-def test_what_only_looks_plain_asks(command: str, place: Yard) -> None:
+def test_a_line_that_only_looks_plain_asks(command: str, place: Yard) -> None:
     assert any(ask.also or ask.permission == "external_directory" for ask in judge(place, command))
 
 
@@ -225,13 +225,13 @@ def test_no_option_path_or_wrapper_lifts_a_denial(
 
 
 @pytest.mark.parametrize("command", GUARDED)
-def test_what_looks_like_a_reader_writes_no_guarded_place(command: str, place: Yard) -> None:
+def test_a_reading_command_that_writes_a_guarded_place_asks(command: str, place: Yard) -> None:
     found = guarded_asks(command, Files(place.root), start=place.root, home=HOME)
     assert [ask.permission for ask in found] == ["guarded_place"]
 
 
 @pytest.mark.parametrize("command", EVERYDAY)
-def test_what_is_meant_as_it_looks_needs_no_person(command: str, tmp_path: Path) -> None:
+def test_an_everyday_line_needs_no_extra_ask(command: str, tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "l.patch", "package.json", "src/one.py", "build/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
@@ -241,7 +241,7 @@ def test_what_is_meant_as_it_looks_needs_no_person(command: str, tmp_path: Path)
 
 @pytest.mark.spec("Z-06")
 @pytest.mark.parametrize(("shown", "later"), ALWAYS)
-def test_an_answer_for_good_covers_no_secret_by_another_name(shown: str, later: str, tmp_path: Path) -> None:
+def test_an_approval_covers_no_secret_by_another_name(shown: str, later: str, tmp_path: Path) -> None:
     for name in (".env", "conf/prod.env", "secrets.yml", "id_ed25519", "x.p12", ".pgpass", "sub/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
@@ -251,31 +251,31 @@ def test_an_answer_for_good_covers_no_secret_by_another_name(shown: str, later: 
 
 
 @pytest.mark.spec("Z-06")
-def test_an_answer_for_good_does_not_count_in_a_folder_of_secrets(tmp_path: Path) -> None:
+def test_an_approval_does_not_count_in_a_folder_of_secrets(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     there = shell_asks("cat config", project=tmp_path, start=tmp_path / ".git")
     assert asks_again(shell_asks("cat a", project=tmp_path), there)
 
 
 @pytest.mark.parametrize("piece", ["a|", "$[", "a=(", "|&", "((a", ">", "2>", "<<E\n", "${"])
-async def test_no_line_holds_up_the_rest_of_the_program(piece: str, tmp_path: Path) -> None:
+async def test_a_line_that_would_take_long_to_parse_is_unclear(piece: str, tmp_path: Path) -> None:
     """The parser would need many seconds, in which no other thread runs."""
     line = (piece * MOST_CHARACTERS)[:MOST_CHARACTERS]
     *_, ask = await asyncio.to_thread(command_asks, line, directory=tmp_path, start=tmp_path, home=HOME)
     assert ask.also == (UNCLEAR,)
 
 
-def test_runners_within_runners_are_judged(tmp_path: Path) -> None:
+def test_a_line_of_thousands_of_nested_runners_gives_asks(tmp_path: Path) -> None:
     line = "uv run " * 2_800 + "pytest"
     assert command_asks(line, directory=tmp_path, start=tmp_path, home=HOME)
 
 
-def test_there_are_enough_and_all_differ() -> None:
+def test_the_list_of_tricks_is_long_enough_and_without_duplicates() -> None:
     assert len(set(HOLES)) == len(HOLES) >= 50
 
 
 @pytest.mark.spec("A-04", "A-05")
-async def test_with_real_rules_and_tools_none_of_them_runs(tmp_path: Path) -> None:
+async def test_no_trick_runs_unasked_with_the_real_rules_and_tools(tmp_path: Path) -> None:
     yard = plant_holes(tmp_path)
     (yard.root / "z.git").mkdir()
     (yard.root / "deep/er/link").symlink_to(yard.outside)

@@ -46,7 +46,7 @@ async def _run(tool: Tool[SkillArgs], name: str, context: ToolContext = CONTEXT)
 
 
 @pytest.mark.spec("A-05")
-async def test_a_skill_is_told_with_its_folder_and_files(tmp_path: Path) -> None:
+async def test_the_result_shows_the_text_the_folder_and_the_files_of_a_skill(tmp_path: Path) -> None:
     known = _skill(tmp_path)
     for name in ("scripts/go.sh", "REFERENCE.md"):
         (known.path.parent / name).parent.mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ async def test_of_many_files_the_first_are_named(tmp_path: Path) -> None:
 
 
 @given(st.text() | st.just("\ud800"))
-def test_any_other_name_is_a_tool_error(name: str) -> None:
+def test_any_unknown_skill_name_is_a_tool_error(name: str) -> None:
     with pytest.raises(ToolError) as told:
         asyncio.run(_run(skill([]), name))
     str(told.value).encode()

@@ -16,6 +16,8 @@ from asyncagents.errors import Unavailable
 from asyncagents.tools.git import shadow_repository
 from asyncagents.tools.git.snapshots import GitSnapshots, open_snapshots
 
+pytestmark = pytest.mark.slow
+
 HOSTILE_FILTER = "* filter=trap diff=trap merge=trap text eol=crlf ident working-tree-encoding=UTF-16\n"
 
 
@@ -117,7 +119,7 @@ async def test_every_kind_of_file_comes_back_byte_for_byte(yard: Yard) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_a_renamed_file_is_one_that_went_and_one_that_came(yard: Yard) -> None:
+async def test_a_renamed_file_is_shown_as_one_deleted_and_one_added(yard: Yard) -> None:
     yard.write("old", b"same\n" * 20)
     before = await yard.take()
     (yard.root / "old").rename(yard.root / "new")
@@ -196,7 +198,7 @@ async def test_nothing_of_a_hostile_project_is_run(tmp_path: Path, yard: Yard) -
     assert (yard.root / "nested" / "file").exists()
 
 
-async def test_the_trap_of_these_tests_can_spring(tmp_path: Path, yard: Yard) -> None:
+async def test_the_trap_works_with_plain_git(tmp_path: Path, yard: Yard) -> None:
     program = trap(tmp_path)
     git("config", "core.fsmonitor", str(program), at=yard.root)
     git("status", at=yard.root)
@@ -240,7 +242,7 @@ async def test_a_file_that_is_too_large_is_not_kept_and_not_lost(yard: Yard) -> 
 
 
 @pytest.mark.spec("X-01")
-async def test_what_the_project_ignores_is_left_alone(yard: Yard) -> None:
+async def test_ignored_files_are_not_part_of_a_snapshot(yard: Yard) -> None:
     yard.write(".gitignore", b"*.log\n")
     (yard.root / ".git" / "info" / "exclude").write_text("private/\n")
     yard.write("a.log", b"1")
@@ -252,7 +254,7 @@ async def test_what_the_project_ignores_is_left_alone(yard: Yard) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_what_somebody_changed_since_is_not_removed_by_a_redo(yard: Yard) -> None:
+async def test_a_file_that_was_changed_since_the_undo_is_not_removed_by_a_redo(yard: Yard) -> None:
     yard.write("a", b"one")
     before = await yard.take()
     (yard.root / "a").unlink()
@@ -277,7 +279,7 @@ async def test_names_that_are_no_text_are_passed_over(yard: Yard) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_pipes_sockets_and_what_cannot_be_read_do_not_stop_it(yard: Yard) -> None:
+async def test_pipes_and_unreadable_files_do_not_stop_a_snapshot(yard: Yard) -> None:
     os.mkfifo(yard.root / "pipe")
     yard.write("mine", mode=0o000)
     yard.write("a")
@@ -287,7 +289,7 @@ async def test_pipes_sockets_and_what_cannot_be_read_do_not_stop_it(yard: Yard) 
 
 
 @pytest.mark.spec("X-01")
-async def test_git_that_hangs_is_ended_and_holds_nobody_up_again(
+async def test_git_that_hangs_is_ended_and_not_tried_again_for_a_while(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shadow_repository, "TIMEOUT_SECONDS", 0.5)
@@ -300,9 +302,7 @@ async def test_git_that_hangs_is_ended_and_holds_nobody_up_again(
 
 
 @pytest.mark.spec("X-01")
-async def test_many_who_ask_at_once_share_one_snapshot_that_is_new_enough(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_concurrent_requests_share_a_snapshot(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = 0
     take = yard.snapshots._shadow.write_tree
 
@@ -319,7 +319,7 @@ async def test_many_who_ask_at_once_share_one_snapshot_that_is_new_enough(
 
 
 @pytest.mark.spec("X-01")
-async def test_a_lock_that_a_killed_process_left_stops_nobody(tmp_path: Path, yard: Yard) -> None:
+async def test_a_lock_left_by_a_killed_process_does_not_stop_a_snapshot(tmp_path: Path, yard: Yard) -> None:
     yard.write("a")
     await yard.take()
     (folder,) = (tmp_path / "data" / "snapshot").iterdir()
@@ -329,7 +329,9 @@ async def test_a_lock_that_a_killed_process_left_stops_nobody(tmp_path: Path, ya
 
 
 @pytest.mark.spec("X-01")
-async def test_after_a_failure_none_is_tried_for_a_while(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_snapshot_is_tried_for_a_while_after_a_failure(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shadow_repository, "MOST_FILES", 1)
     yard.write("a")
     yard.write("b")
@@ -349,7 +351,7 @@ async def swept(tmp_path: Path, yard: Yard) -> None:
 
 
 @pytest.mark.spec("X-01")
-async def test_what_is_young_survives_when_old_snapshots_are_forgotten(tmp_path: Path, yard: Yard) -> None:
+async def test_recent_snapshots_survive_the_deletion_of_old_ones(tmp_path: Path, yard: Yard) -> None:
     for number in range(150):
         yard.write(f"{number}.txt", b"one %d" % number)
     before = await yard.take()
@@ -374,7 +376,7 @@ async def test_our_own_data_in_the_project_is_not_part_of_it(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("X-01")
-def test_without_git_or_outside_a_repository_there_are_none_and_it_is_said_why(tmp_path: Path) -> None:
+def test_snapshots_without_git_or_a_repository_are_off_with_a_reason(tmp_path: Path) -> None:
     plain = open_snapshots(tmp_path / "s", tmp_path, variables(), SystemClock())
     (tmp_path / ".git").mkdir()
     (tmp_path / "git").write_text("#!/bin/sh\n")
@@ -387,7 +389,7 @@ def test_without_git_or_outside_a_repository_there_are_none_and_it_is_said_why(t
 
 
 @pytest.mark.spec("X-01")
-async def test_who_shares_a_snapshot_gets_one_though_another_gave_it_up(yard: Yard) -> None:
+async def test_a_shared_snapshot_survives_the_cancel_of_one_request(yard: Yard) -> None:
     yard.write("a")
     async with asyncio.TaskGroup() as group:
         under_way = group.create_task(yard.take())
@@ -401,7 +403,7 @@ async def test_who_shares_a_snapshot_gets_one_though_another_gave_it_up(yard: Ya
 
 
 @pytest.mark.spec("X-01")
-async def test_where_snapshots_cannot_be_written_that_is_said(tmp_path: Path, yard: Yard) -> None:
+async def test_a_snapshot_that_cannot_be_written_is_unavailable(tmp_path: Path, yard: Yard) -> None:
     """A full disk, a folder of somebody else: whoever works goes on without them."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "snapshot").write_text("in its place")
@@ -413,7 +415,7 @@ async def test_where_snapshots_cannot_be_written_that_is_said(tmp_path: Path, ya
 
 
 @pytest.mark.spec("X-01")
-async def test_who_is_stopped_while_files_are_put_back_leaves_when_they_are(
+async def test_a_cancelled_restore_ends_only_when_the_files_are_restored(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a redo that comes next would write the same files at the same time."""

@@ -38,7 +38,7 @@ def desk(tmp_path: Path, way: OpenFolder) -> ToolDesk:
 
 
 @pytest.mark.spec("A-05")
-def test_a_glob_never_tells_a_name_from_outside(desk: ToolDesk) -> None:
+def test_a_glob_never_shows_a_name_from_outside(desk: ToolDesk) -> None:
     told: Counter[str] = Counter()
     root = desk.files.root
     search = NameSearch(root=root, place=InsidePath(root, ()), pattern="*.txt", seconds=60)
@@ -50,7 +50,7 @@ def test_a_glob_never_tells_a_name_from_outside(desk: ToolDesk) -> None:
 
 
 @pytest.mark.spec("A-05")
-def test_a_grep_never_tells_a_line_from_outside(desk: ToolDesk) -> None:
+def test_a_grep_never_shows_a_line_from_outside(desk: ToolDesk) -> None:
     lines: Counter[str] = Counter()
     search = GrepSearch(
         rules=USUAL, root=desk.files.root, place=InsidePath(desk.files.root, ()), pattern="mine|secret"

@@ -11,7 +11,7 @@ import pytest
 from asyncagents.tools.file import thread_pool
 from asyncagents.tools.file.thread_pool import Threads
 from asyncagents.tools.search import low_priority
-from tests.support.wait import PATIENCE
+from tests.support.wait import PATIENCE, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,17 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_pool, "STUCK_SECONDS", 0.05)
 
 
-async def test_one_thread_does_all_the_work_as_long_as_it_gets_on() -> None:
+class CountedThreads(Threads):
+    """Counts how often another thread was wanted."""
+
+    tried = 0
+
+    def _add_thread(self) -> None:
+        self.tried += 1
+        super()._add_thread()
+
+
+async def test_one_thread_does_all_the_work_while_none_hangs() -> None:
     own = Threads()
     names = await asyncio.gather(*(own.run(lambda: current_thread().ident) for _ in range(50)))
     assert len(set(names)) == 1
@@ -44,23 +54,22 @@ async def test_one_thread_does_all_the_work_as_long_as_it_gets_on() -> None:
 
 
 async def test_work_that_hangs_holds_up_no_other_until_all_threads_hang() -> None:
-    own, free = Threads(most=3), Event()
+    own, free = CountedThreads(most=3), Event()
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         hanging = [group.create_task(own.run(free.wait)) for _ in range(2)]
         assert await own.run(lambda: "done") == "done"
         hanging.append(group.create_task(own.run(free.wait)))
-        while own._queue or own._idle:  # noqa: ASYNC110  the third thread takes it up
-            await asyncio.sleep(0.01)
-        last = group.create_task(own.run(lambda: "last"))
-        done, _ = await asyncio.wait({last}, timeout=0.3)
-        assert not done
+        await wait_until(lambda: not own._queue and not own._idle)  # the third thread takes it up
+        last, tried = group.create_task(own.run(lambda: "last")), own.tried
+        await wait_until(lambda: own.tried >= tried + 8)  # each that waits tries to get a thread, twice
+        assert not last.done()
         assert not await own.wait_idle(0.01)
         free.set()
     assert last.result() == "last"
     assert await own.wait_idle(PATIENCE)
 
 
-async def test_work_that_has_not_begun_is_dropped_with_whoever_waits_for_it() -> None:
+async def test_queued_work_is_dropped_when_its_waiting_task_is_cancelled() -> None:
     own, free, begun = Threads(most=1), Event(), Event()
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(own.run(free.wait))
@@ -73,7 +82,7 @@ async def test_work_that_has_not_begun_is_dropped_with_whoever_waits_for_it() ->
     assert not begun.is_set()
 
 
-async def test_a_failure_and_the_context_come_through() -> None:
+async def test_work_in_a_thread_has_the_context_and_passes_on_its_exception() -> None:
     said: ContextVar[str] = ContextVar("said")
     said.set("here")
     assert await Threads().run(said.get) == "here"

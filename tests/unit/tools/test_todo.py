@@ -62,7 +62,7 @@ async def test_an_id_is_minted_once_and_kept() -> None:
 
 
 @pytest.mark.spec("O-02")
-async def test_what_is_told_is_the_list_and_the_title_counts_what_is_left() -> None:
+async def test_the_output_is_the_stored_list_and_the_title_counts_open_todos() -> None:
     shelf = Shelf()
     states = ["pending", "in_progress", "completed", "cancelled"]
     done = await shelf.write([{"content": state, "status": state} for state in states])
@@ -90,7 +90,9 @@ async def test_a_list_may_be_emptied() -> None:
         [{"content": "a", "id": "x"}, {"content": "b", "id": "x"}],
     ],
 )
-async def test_a_list_that_makes_no_sense_is_told_so(items: list[dict[str, Any]]) -> None:
+async def test_a_list_with_an_empty_text_or_a_repeated_id_is_a_tool_error(
+    items: list[dict[str, Any]],
+) -> None:
     with pytest.raises(ToolError):
         await Shelf().write(items)
 
@@ -113,7 +115,7 @@ items = st.builds(
 
 
 @given(st.lists(items, max_size=6))
-async def test_whatever_comes_is_a_list_with_ids_of_its_own_or_an_error_to_act_on(
+async def test_any_list_is_stored_with_unique_ids_or_is_a_tool_error(
     given: list[TodoItem],
 ) -> None:
     shelf = Shelf(Todo(id="todo_1", content="a", status="pending", priority="low"))

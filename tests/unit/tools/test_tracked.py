@@ -69,7 +69,7 @@ async def test_a_file_that_git_no_longer_tracks_is_ignored_again(desk: ToolDesk)
     assert (await desk.call("glob", pattern="*.py")).output == "plain.py"
 
 
-async def test_what_the_caller_of_list_leaves_out_stays_out(desk: ToolDesk) -> None:
+async def test_the_argument_ignore_of_list_hides_tracked_files(desk: ToolDesk) -> None:
     git(desk.root, "add", "--force", "vendor")
     drawn = (await desk.call("list", ignore=["lib/"])).output
     assert "c.py" in drawn
@@ -92,7 +92,7 @@ def test_an_index_that_git_did_not_write_names_nothing(made: bytes) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300), st.sampled_from([2, 3, 4]))
-def test_any_bytes_for_an_index_end_in_names_or_none(rest: bytes, version: int) -> None:
+def test_any_bytes_as_a_git_index_raise_nothing(rest: bytes, version: int) -> None:
     head = b"DIRC" + version.to_bytes(4, "big") + (3).to_bytes(4, "big")
     assert len(index_names(head + rest)) <= 3
 

@@ -45,7 +45,7 @@ SAME = {
 
 @pytest.mark.spec("A-03")
 @pytest.mark.parametrize(("one", "other"), [(one, each) for one, others in SAME.items() for each in others])
-def test_all_spellings_of_an_address_are_one(one: str, other: str) -> None:
+def test_all_spellings_of_an_address_give_the_same_url(one: str, other: str) -> None:
     assert parse_address(other).url == one
     assert parse_address(one).url == one
 
@@ -79,7 +79,7 @@ def test_all_spellings_of_an_address_are_one(one: str, other: str) -> None:
         (f"http://a/{'é' * 3000}", "more than 8,000"),
     ],
 )
-def test_what_is_no_address_of_the_web_is_refused_with_a_reason(url: str, says: str) -> None:
+def test_an_invalid_web_address_is_refused_with_a_reason(url: str, says: str) -> None:
     with pytest.raises(ToolError, match=says):
         parse_address(url)
 
@@ -94,7 +94,7 @@ def test_what_is_no_address_of_the_web_is_refused_with_a_reason(url: str, says: 
     )
 )
 @example("http://a.test/%2e%2E/%25%32%65/..")
-def test_an_address_that_was_read_is_read_the_same_again(url: str) -> None:
+def test_parsing_a_parsed_address_does_not_change_it(url: str) -> None:
     try:
         address = parse_address(url)
     except ToolError:
@@ -104,7 +104,7 @@ def test_an_address_that_was_read_is_read_the_same_again(url: str) -> None:
     assert "/../" not in address.url.partition("?")[0]
 
 
-def test_a_host_is_also_spelled_as_people_write_it() -> None:
+def test_an_international_host_is_also_spelled_in_unicode() -> None:
     address = parse_address("https://bücher.example:8443/x")
     assert address.spellings == ("https://xn--bcher-kva.example:8443/x", "https://bücher.example:8443/x")
     assert parse_address("https://example.org/xn--bcher-kva").spellings == (
@@ -123,13 +123,13 @@ def test_a_host_is_also_spelled_as_people_write_it() -> None:
         ("", "http://a.test:81/dir/page"),
     ],
 )
-def test_an_address_may_be_told_from_where_one_is(target: str, url: str) -> None:
+def test_a_relative_address_is_joined_with_that_of_its_page(target: str, url: str) -> None:
     assert join_address(parse_address("http://a.test:81/dir/page"), target).url == url
 
 
 @pytest.mark.parametrize(
     "target", ["javascript:alert(1)", "file:///etc/passwd", "http://[x", "data:text/html,x"]
 )
-def test_what_leads_out_of_the_web_is_refused(target: str) -> None:
+def test_a_link_to_another_scheme_is_refused(target: str) -> None:
     with pytest.raises(ToolError):
         join_address(parse_address("http://a.test/"), target)

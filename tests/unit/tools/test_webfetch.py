@@ -60,7 +60,7 @@ async def test_a_page_is_read_as_markdown(tmp_path: Path) -> None:
     assert source.output == PAGE
 
 
-async def test_a_host_with_other_letters_is_fetched(tmp_path: Path) -> None:
+async def test_an_international_host_is_fetched(tmp_path: Path) -> None:
     async with open_site(page=answer_with("plain")) as base:
         done = await fetch(tmp_path, f"{base.replace('site.test', 'BÜCHER.test')}/page")
     assert done.output == "plain"
@@ -118,7 +118,7 @@ async def test_a_redirect_goes_where_the_rules_allow_and_nowhere_else(tmp_path: 
         "http://site.test:{port}/%2e%2e/x",
     ],
 )
-async def test_a_rule_counts_however_an_address_is_written(tmp_path: Path, spelling: str) -> None:
+async def test_a_rule_counts_for_each_spelling_of_an_address(tmp_path: Path, spelling: str) -> None:
     rules = {"webfetch": {"*": "allow", "http://site.test:8099/*": "deny"}}
     async with open_door() as door:
         ask = await Fetcher(door, tmp_path, rules)(spelling.format(port=8099))
@@ -158,7 +158,9 @@ async def test_a_page_without_end_is_cut(tmp_path: Path) -> None:
         (answer_with("x", kind="image/png"), "not a text"),
     ],
 )
-async def test_what_cannot_be_read_is_said(tmp_path: Path, handler: Handler, says_so: str) -> None:
+async def test_a_page_that_cannot_be_read_is_an_error_with_a_reason(
+    tmp_path: Path, handler: Handler, says_so: str
+) -> None:
     async with open_site(page=handler) as base:
         with pytest.raises(ToolError, match=says_so):
             await fetch(tmp_path, f"{base}/page")
@@ -177,7 +179,7 @@ def _bomb(size: int) -> bytes:
     return b"".join(pack.compress(piece) for _ in range(size >> 20)) + pack.flush()
 
 
-async def test_what_is_packed_is_unpacked_only_so_far(tmp_path: Path) -> None:
+async def test_a_compressed_page_is_decompressed_up_to_a_limit(tmp_path: Path) -> None:
     bomb = _bomb(64 << 20)
     twice = gzip.compress(bomb)
     pages = {
@@ -242,7 +244,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
         ((b"SSH-2.0-x\r\n",), b"garbage\r\n"),
     ],
 )
-async def test_a_head_without_end_is_given_up(
+async def test_endless_or_malformed_http_headers_are_an_error(
     tmp_path: Path, pieces: tuple[bytes, ...], forever: bytes
 ) -> None:
     async with raw_site(*pieces, forever=forever) as url:
@@ -260,7 +262,7 @@ async def test_a_head_without_end_is_given_up(
         (OK, b"content-encoding: gzip\r\n\r\n\x1f\x8b\x08"),
     ],
 )
-async def test_a_page_that_stops_coming_is_given_up(tmp_path: Path, pieces: tuple[bytes, ...]) -> None:
+async def test_a_page_that_stalls_is_given_up(tmp_path: Path, pieces: tuple[bytes, ...]) -> None:
     async with raw_site(*pieces, hold=True) as url, open_door(seconds=0.2) as door:
         with pytest.raises(ToolError, match=r"did not answer within 0\.2 s"):
             await Fetcher(door, tmp_path, {})(url)
@@ -288,7 +290,7 @@ async def test_charsets_of_the_web_are_read(charset: str, text: str) -> None:
     assert await decode_body(text.encode(charset), charset) == text
 
 
-async def test_what_has_no_address_is_refused(tmp_path: Path) -> None:
+async def test_a_host_without_an_ip_address_is_refused(tmp_path: Path) -> None:
     async with open_door() as door:
         with pytest.raises(ToolError, match="it has none"):
             await Fetcher(door, tmp_path, {})("http://void.test/")
@@ -336,7 +338,7 @@ async def test_what_has_no_address_is_refused(tmp_path: Path) -> None:
         ("", "never"),
     ],
 )
-def test_where_addresses_lead(address: str, reach: str) -> None:
+def test_addresses_are_classified_as_public_local_or_never_reached(address: str, reach: str) -> None:
     assert reach_of(address) == reach
     assert is_public(address) is (reach == "public")
 

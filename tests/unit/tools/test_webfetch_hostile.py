@@ -85,7 +85,7 @@ ODD = [
 
 
 @pytest.mark.spec("A-05")
-async def test_every_odd_answer_ends_in_a_page_or_in_words(tmp_path: Path) -> None:
+async def test_every_odd_answer_gives_a_page_or_an_error_message(tmp_path: Path) -> None:
     async with answering(ODD) as site, open_door(seconds=10) as door:
         fetch = Fetcher(door, tmp_path, {})
         told = [await said(fetch, f"{site}/{number}") for number in range(len(ODD))]
@@ -142,12 +142,12 @@ async def test_no_odd_redirect_leads_to_this_machine(tmp_path: Path) -> None:
         "http://192.0.2.7./%78?",
     ],
 )
-def test_an_address_of_the_old_kind_has_one_spelling_also_inside_of_a_new_one(spelling: str) -> None:
+def test_an_ipv4_address_has_one_spelling_also_inside_of_an_ipv6_one(spelling: str) -> None:
     assert parse_address(spelling).url == "http://192.0.2.7/x"
 
 
 @pytest.mark.spec("A-03")
-async def test_a_denial_of_an_address_counts_for_it_inside_of_a_new_one(tmp_path: Path) -> None:
+async def test_a_denial_of_an_ipv4_address_counts_inside_of_an_ipv6_one(tmp_path: Path) -> None:
     async with open_door() as door:
         rules = {"webfetch": {"*": "allow", f"http://{PUBLIC}*": "deny"}}
         ask = await Fetcher(door, tmp_path, rules)(f"http://[::ffff:{PUBLIC}]:9/")
@@ -159,7 +159,7 @@ async def test_a_denial_of_an_address_counts_for_it_inside_of_a_new_one(tmp_path
 @pytest.mark.parametrize(
     "charset", ["cp1253", "tis-620", "iso8859-8", "utf-16", "utf-32", "gb18030", "utf-8"]
 )
-async def test_others_have_their_turn_while_bytes_that_are_wrong_are_decoded(charset: str) -> None:
+async def test_other_tasks_run_while_invalid_bytes_are_decoded(charset: str) -> None:
     """Each wrong byte costs a call: five million of them took more than a second."""
     turns = 0
 

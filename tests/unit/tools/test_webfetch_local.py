@@ -75,7 +75,7 @@ async def test_no_spelling_of_a_local_address_is_reached_by_a_redirect(
 
 
 @pytest.mark.parametrize("url", NEVER)
-async def test_some_addresses_are_never_reached(tmp_path: Path, url: str) -> None:
+async def test_link_local_and_metadata_addresses_are_never_reached(tmp_path: Path, url: str) -> None:
     async with open_door() as door:
         with pytest.raises(ToolError, match=r"nothing can be fetched|is no host"):
             await Fetcher(door, tmp_path, LOCAL_TOO)(url)
@@ -134,7 +134,7 @@ async def test_the_server_that_runs_the_agent_is_never_fetched_from(tmp_path: Pa
     assert service.requests == []
 
 
-async def test_a_local_page_leads_to_others_as_the_rules_say(tmp_path: Path) -> None:
+async def test_a_redirect_of_a_local_page_is_followed_if_the_rules_allow_it(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/go":
             raise web.HTTPFound("/there")
@@ -152,7 +152,7 @@ async def test_a_local_page_leads_to_others_as_the_rules_say(tmp_path: Path) -> 
     assert f"redirects to http://127.0.0.1:{port}/there" in str(asked.value)
 
 
-async def test_a_name_that_must_be_asked_for_is_not_looked_up_before(tmp_path: Path) -> None:
+async def test_a_host_name_is_not_looked_up_before_its_ask_is_answered(tmp_path: Path) -> None:
     looked: list[str] = []
 
     async def watched(host: str, port: int) -> list[str]:
@@ -195,7 +195,7 @@ async def test_a_name_that_leads_elsewhere_later_is_dialled_where_it_led_when_it
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "①②⑦.⓪.⓪.①", "[::1]", "[::ffff:127.0.0.1]", "localhost"])
-async def test_a_connection_reaches_nothing_but_what_was_looked_up(host: str) -> None:
+async def test_a_connection_reaches_only_the_addresses_that_were_looked_up(host: str) -> None:
     """Whatever a client library makes of an address: the socket is made for what was judged alone."""
     service = LocalService()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port:

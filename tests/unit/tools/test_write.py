@@ -68,14 +68,14 @@ async def test_a_file_that_appears_between_plan_and_run_is_not_overwritten(desk:
     assert path.read_text() == "someone's\n"
 
 
-async def test_what_one_session_read_another_has_not(desk: ToolDesk) -> None:
+async def test_a_read_of_one_session_does_not_count_for_another(desk: ToolDesk) -> None:
     desk.put("a", "old\n")
     await desk.call("read", filePath="a")
     with pytest.raises(ToolError, match="not read in this session"):
         await desk.plan("write", desk.context("ses_2"), filePath="a", content="new\n")
 
 
-async def test_a_second_run_after_a_crash_finds_its_own_work(tmp_path: Path) -> None:
+async def test_a_write_whose_content_is_already_there_succeeds(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     desk = ToolDesk(tmp_path / "first")
     desk.put("a", "new\n")  # written before the process died, and known to nobody since
@@ -111,7 +111,7 @@ async def test_writes_in_a_row_need_no_read_between(desk: ToolDesk) -> None:
     assert (desk.root / "a").read_text() == "two\n"
 
 
-async def test_outside_asks_for_both_and_tells_the_model_nothing_before(desk: ToolDesk) -> None:
+async def test_a_write_outside_asks_for_folder_and_edit_and_reveals_nothing(desk: ToolDesk) -> None:
     context = desk.context()
     given = {"filePath": "../outside/secret.txt", "content": "x"}
     asks = await desk.plan("write", context, **given)
@@ -137,7 +137,7 @@ async def test_the_plan_changes_with_the_file_so_that_an_old_answer_does_not_cou
 
 
 @pytest.mark.parametrize("path", ["", "folder", ".", "a\0b", "file/below", "folder/", "n" * 300])
-async def test_what_cannot_be_written_is_an_error_to_act_on(desk: ToolDesk, path: str) -> None:
+async def test_a_path_that_cannot_be_written_is_a_tool_error(desk: ToolDesk, path: str) -> None:
     (desk.root / "folder").mkdir()
     desk.put("file", "x")
     with pytest.raises(ToolError):
