@@ -33,13 +33,13 @@ $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python
 demo: $(STAMP)
 	$(BIN)/asyncagents demo
 
-# Four at a time on two cores: many tests wait for processes.
+# Six at a time on two cores: many tests wait for processes.
 test: $(STAMP)
-	$(BIN)/pytest -n 4 --dist worksteal $(if $(filter tests%,$(ARGS)),,tests) $(ARGS)
+	$(BIN)/pytest -n 6 --dist worksteal $(if $(filter tests%,$(ARGS)),,tests) $(ARGS)
 
 # Less than a minute: no processes, no PostgreSQL.
 quick: $(STAMP)
-	ASYNCAGENTS_EXAMPLES=few $(BIN)/pytest -q -n auto --dist worksteal -m "not slow" -k "not postgres" tests/unit tests/contract $(ARGS)
+	ASYNCAGENTS_EXAMPLES=few $(BIN)/pytest -q -n 3 --dist worksteal -m "not slow" -k "not postgres" tests/unit tests/contract $(ARGS)
 	$(BIN)/python -m tests.simulation.hunt --seeds 20
 
 check: $(STAMP)

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import (
+    acp,
     board,
     bring,
     commit,
@@ -50,6 +51,7 @@ def _figures(full: bool) -> list[Figure]:
             figures += asyncio.run(measure(Path(directory)))
     figures += fan.measure()
     figures += delegate.measure()
+    figures += acp.measure()
     figures += fleet.measure(full=full)
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         figures += asyncio.run(parked.measure(Path(directory), full=full))
