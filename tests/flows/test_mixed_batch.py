@@ -167,6 +167,30 @@ async def test_a_step_with_mixed_calls_recovers_from_a_crash_at_any_point(
     assert (root / "runs").read_text() == "x\n"
 
 
+@pytest.mark.spec("X-11")
+async def test_a_serving_runtime_takes_over_a_session_when_the_process_that_ran_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    """Its sweep found that process alive, and the next one is half a minute later."""
+    root, data = create_yard(tmp_path).root, tmp_path / "data"
+    data.mkdir()
+    async with a_witness(data, root) as at, a_worker(data, tmp_path / "said") as worker:
+        await at.runtime.send(at.session_id, "go")
+        await until_all_are_under_way(at, root)
+        model = ScriptedModel(SCRIPT)
+        async with open_runtime(
+            data, model=model, tools=[DEPLOY], coding=open_batch_runtime(data)
+        ) as runtime:
+            await inside(runtime).dispatcher.sweep()
+            worker.kill()
+            await worker.wait()
+            with inside(runtime).bus.subscribe() as subscription:
+                again = Stage(runtime, at.session_id, model, EventListener(subscription))
+                await recovered(again, (), root)
+    (root / "go").touch()  # the command of the dead process ends too
+    assert told(model)[0] == IN_DOUBT
+
+
 async def recovered(at: Stage, before: tuple[str, ...], root: Path) -> None:
     """What was open is open still, and takes its answer; then the turn ends."""
     left = [what for what in ("write", "deploy") if what not in before]

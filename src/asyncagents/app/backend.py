@@ -89,6 +89,8 @@ class Backend(Struct, frozen=True):
     session_queue: SessionQueue | None = None
     """None: the process that receives the wake of a session runs it."""
     peers: PeerCallbacks = field(default_factory=PeerCallbacks)
+    find_deaths: Callable[[], bool] = lambda: False
+    """Whether a peer has died since the last call; for a database that does not report deaths itself."""
     wire: RelayChannel | None = None
 
     def limits(self, concurrency: Concurrency) -> Limits:
@@ -114,7 +116,7 @@ async def open_sqlite_backend(directory: Path) -> AsyncIterator[Backend]:
         owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     try:
         async with open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng, ids=ids) as database:
-            yield Backend(database, owners, clock, rng, ids)
+            yield Backend(database, owners, clock, rng, ids, find_deaths=owners.find_deaths)
     finally:
         owners.close()
 
@@ -204,11 +206,16 @@ async def run_session_queue(jobs: SessionQueue, dispatcher: Dispatcher) -> None:
 
 
 async def poll_forever(backend: Backend, clock_was_set: Callable[[], None]) -> None:
-    """Poll for commits of other processes; call `clock_was_set` when the clock jumps: deadlines move."""
+    """Poll for commits and deaths of other processes.
+
+    `clock_was_set` is called when the clock jumps: deadlines move.
+    """
     before = _offset(backend.clock)
     while True:
         await asyncio.sleep(backend.poll_seconds)
         backend.database.poll()
+        if backend.find_deaths():
+            backend.peers.on_peer_died()
         now = _offset(backend.clock)
         if abs(now - before) > JUMP_MS:
             clock_was_set()

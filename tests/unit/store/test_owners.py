@@ -78,6 +78,23 @@ def test_another_process_is_alive_until_it_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X-11")
+def test_the_death_of_an_owner_that_was_found_alive_is_found_once(tmp_path: Path) -> None:
+    me = FlockOwners(tmp_path, "me")
+    try:
+        with _process(tmp_path, "them") as (process, _), _process(tmp_path, "unknown") as (unknown, _):
+            assert me.alive(me.me)
+            assert me.alive(OwnerId("them"))
+            assert not me.find_deaths()
+            for each in (process, unknown):
+                each.kill()
+                each.wait()
+            assert me.find_deaths()
+            assert not me.find_deaths()
+    finally:
+        me.close()
+
+
+@pytest.mark.spec("X-11")
 def test_an_owner_with_a_living_child_process_is_dead_once_killed(tmp_path: Path) -> None:
     me = FlockOwners(tmp_path, "me")
     try:

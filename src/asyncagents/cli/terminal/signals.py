@@ -19,6 +19,7 @@ class Signals:
         self.received = asyncio.Event()
         self.number: int | None = None
         self._previous_handlers: dict[int, object] = {}
+        self._is_exit_set = False
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -40,10 +41,13 @@ class Signals:
             signal.signal(number, before)  # type: ignore[arg-type]
 
     def force_exit_after(self, seconds: float) -> None:
-        """Exit the process after `seconds`, as a second signal would.
+        """Exit the process after `seconds`, as a second signal would; a later call changes nothing.
 
         A hanging thread or child process must not block the stop.
         """
+        if self._is_exit_set:
+            return
+        self._is_exit_set = True
         limit = Timer(seconds, self._force_exit, (seconds,))
         limit.daemon = True
         limit.start()

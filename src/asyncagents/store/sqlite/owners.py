@@ -12,8 +12,8 @@ from weakref import WeakSet
 from asyncagents.domain.id import OwnerId
 from asyncagents.errors import StoreError
 
-HOLD_TRIES = 5
-HOLD_SECONDS = 0.01
+HOLD_TRIES = 20
+HOLD_SECONDS = 0.02
 
 
 class Owners(Protocol):
@@ -35,6 +35,7 @@ class FlockOwners:
         self.me = OwnerId(name)
         self._path = directory / f"{name}.lock"
         self._closed = False
+        self._living_others: set[OwnerId] = set()
         self._fd = self._lock(directory / f"{name}.new")
         _open_owners.add(self)
         self._remove_dead()
@@ -63,7 +64,14 @@ class FlockOwners:
         held = is_lock_held(path)
         if not held:
             path.unlink(missing_ok=True)
+            self._living_others.discard(owner)
+        elif owner != self.me:
+            self._living_others.add(owner)
         return held
+
+    def find_deaths(self) -> bool:
+        """Whether an owner has died that `alive` found alive before; a death is reported once."""
+        return bool([owner for owner in sorted(self._living_others) if not self.alive(owner)])
 
     def release_in_child(self) -> None:
         """Close the lock in a forked child: an inherited copy must not outlive the owner."""
