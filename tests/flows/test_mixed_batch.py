@@ -15,6 +15,7 @@ from asyncagents.domain.call.call import IN_DOUBT, Open
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PartUpdated, PermissionAsked
+from asyncagents.engine import dispatcher
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.inside import inside
@@ -169,9 +170,10 @@ async def test_a_step_with_mixed_calls_recovers_from_a_crash_at_any_point(
 
 @pytest.mark.spec("X-11")
 async def test_a_serving_runtime_takes_over_a_session_when_the_process_that_ran_it_is_killed(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its sweep found that process alive, and the next one is half a minute later."""
+    """Its sweep found that process alive, and no other sweep would come in time."""
+    monkeypatch.setattr(dispatcher, "SWEEP_MS", 3_600_000)
     root, data = create_yard(tmp_path).root, tmp_path / "data"
     data.mkdir()
     async with a_witness(data, root) as at, a_worker(data, tmp_path / "said") as worker:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-PATIENCE = 20.0
+PATIENCE = 40.0
 """So long a test waits for what must come; a healthy run never does."""
 LOOK_SECONDS = 0.01
 """Pause between two looks."""
