@@ -90,7 +90,7 @@ class Roster:
 
     def default_problem(self) -> Problem:
         """Return why there is no default model, naming an untrusted file that configures one."""
-        lack = next(self._missing_extras(), None)
+        lack = next(self._missing_packages(), None)
         problem = lack or Problem("unknown", "", NO_MODEL)
         fact = self._config.untrusted.model_fact()
         if fact is None:
@@ -167,7 +167,7 @@ class Roster:
         if not usable.is_reachable:
             key = f"provider.{ref.provider_id}.options.baseURL"
             return Problem("unknown", ref.provider_id, f"{ref.provider_id} has no address: set {key}")
-        install = _missing_extra(usable.wire)
+        install = _install_command(usable.wire)
         if provider.key_required and provider.api_key is None:
             text = _missing_key_text(ref.provider_id, provider)
             return Problem("key", ref.provider_id, f"{text}; it also needs {install}" if install else text)
@@ -247,11 +247,11 @@ class Roster:
             if provider_id in self._providers and self._providers[provider_id].api_key is not None:
                 yield ModelRef(provider_id=provider_id, model_id=model_id)
 
-    def _missing_extras(self) -> Iterator[Problem]:
+    def _missing_packages(self) -> Iterator[Problem]:
         """Yield the problem of each provider that has a key and lacks its package."""
         for provider_id, provider in self._providers.items():
             wire = wire_of(provider.npm or PACKAGES.get(provider_id, COMPATIBLE))
-            install = _missing_extra(wire) if wire is not None else None
+            install = _install_command(wire) if wire is not None else None
             if install and provider.api_key is not None:
                 text = (
                     f"there is no model to ask: {provider_id} has a key, and needs a package that is not "
@@ -260,7 +260,8 @@ class Roster:
                 yield Problem("extra", provider_id, text)
 
 
-def _missing_extra(wire: Wire) -> str | None:
+def _install_command(wire: Wire) -> str | None:
+    """Return the command that installs what the wire needs; None if nothing is missing."""
     return missing_extra(wire.kind) if wire.adapter == "longtail" else None
 
 
