@@ -16,7 +16,10 @@ async def main(url: str, *, webhook: bool) -> None:
     bring = by_webhook if webhook else by_library
     # serve=False: it brings results and works on no session. The tool is there because it checks them.
     async with open_runtime(DATA, serve=False, tools=[deploy]) as runtime:
-        for job in sorted(JOBS.glob("*.json")):
+        jobs = sorted(JOBS.glob("*.json"))
+        if not jobs:
+            print("no open job")
+        for job in jobs:
             todo = json.loads(job.read_text())
             try:
                 pending_call = await bring(runtime, todo, url)

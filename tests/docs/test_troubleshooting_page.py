@@ -29,7 +29,7 @@ from asyncagents.domain.why import WhyCode
 from asyncagents.testing.provider import Provider, Reply, ToolUse
 from tests.support.fenced_block import Block, read_blocks
 from tests.support.path import DOCS
-from tests.support.process.command_line import PROGRAM, Desk, open_desk, wait_for_exit
+from tests.support.process.command_line import PROCESS_PATIENCE, PROGRAM, Desk, open_desk, wait_for_exit
 from tests.support.process.server import hold_ports, open_server_process
 
 NAME = "docs/troubleshooting.md"
@@ -81,15 +81,21 @@ async def call_without_path(desk: Desk, provider: Provider) -> str:
     return "".join(f"{line}\n" for line in ran.err.splitlines() if "asyncagents" in line)
 
 
-def run_without(package: str, config: dict[str, Any], *words: str, **env: str) -> Cause:
-    """Make a cause in which a package is not installed: one of this name, found first, says so."""
+def run_without(package: str, config: dict[str, Any] | None, *words: str, **env: str) -> Cause:
+    """Make a cause in which a package is not installed: one of this name, found first, says so.
+
+    Without a configuration the project has an empty one.
+    """
 
     async def produce(desk: Desk, provider: Provider) -> str:
         folder = desk.home / "packages"
         folder.mkdir()
         missing = f"No module named {package!r}"
         (folder / f"{package}.py").write_text(f"raise ModuleNotFoundError({missing!r}, name={package!r})\n")
-        desk.configure(**config)
+        if config is None:
+            (desk.project / "asyncagents.json").write_text("{}")
+        else:
+            desk.configure(**config)
         path = f"{folder}:{desk.environment({}).get('PYTHONPATH', '')}"
         return (await wait_for_exit(await desk.start(*words, env={"PYTHONPATH": path, **env}))).err
 
@@ -120,6 +126,14 @@ async def explain_killed_run(desk: Desk, provider: Provider) -> str:
     await wait_for_exit(process)
     [session] = (await desk.run("sessions", "--json")).json
     return (await desk.run("why", session["id"])).out
+
+
+async def explain_detached_prompt(desk: Desk, provider: Provider) -> str:
+    session_id = (await desk.run("run", "--detach", "Write the report.")).out.strip()
+    async with asyncio.timeout(PROCESS_PATIENCE):
+        while "no_worker" not in (why := (await desk.run("why", session_id)).out):
+            assert "ready" in why
+    return why
 
 
 async def serve_at_port_in_use(desk: Desk, provider: Provider) -> str:
@@ -196,7 +210,8 @@ async def _execute_on_disk(desk: Desk, options: str, command: str) -> str | None
 BROKEN = '{\n  "model": "local/m"\n  "permission": {"edit": "ask"}\n}\n'
 NOTES = {"mcp": {"notes": {"type": "local", "command": ["notes-server"]}}}
 CORP = json.dumps({"model": "corp/m", "provider": {"corp": _local("http://corp.invalid/v1")["local"]}})
-FILL = '"$1" run Hello >/dev/null 2>&1; cat /dev/zero 2>/dev/null >"$0/other"'
+FILL_NEW = 'cat /dev/zero 2>/dev/null >"$0/other"'
+FILL = f'"$1" run Hello >/dev/null 2>&1; {FILL_NEW}'
 NEARLY_FILL = f'{FILL}; truncate -s -48K "$0/other"'
 
 CAUSES: dict[str, list[Cause]] = {
@@ -205,7 +220,11 @@ CAUSES: dict[str, list[Cause]] = {
         run_without("mcp", NOTES, "run", "Hello"),
         run_without("asyncpg", {}, "sessions", ASYNCAGENTS_STORE="postgresql://a@127.0.0.1:1/a"),
     ],
-    "No key": [run("run", "Hello", config="{}"), run("run", "Hello", "-m", "openai/gpt-4o", config="{}")],
+    "No key": [
+        run("run", "Hello", config="{}"),
+        run("run", "Hello", "-m", "openai/gpt-4o", config="{}"),
+        run_without("google", None, "run", "Hello", GEMINI_API_KEY="k"),
+    ],
     "Unknown model": [run("run", "Hello", "-m", "gpt-4o"), run("run", "Unknown")],
     "Unknown provider": [run("run", "Hello", "-m", "corp/m")],
     "The key is refused": [run("run", "Hello", DESK_KEY="sk-old")],
@@ -219,13 +238,17 @@ CAUSES: dict[str, list[Cause]] = {
     "No prompt": [run("run")],
     "Unknown session": [run("run", "--session", "ses_x", "Hello")],
     "A question without a terminal": [run("run", "Deploy it.", config={"permission": {"bash": "ask"}})],
-    "The process was killed": [explain_killed_run],
+    "The process was killed": [explain_killed_run, explain_detached_prompt],
     "The port is in use": [serve_at_port_in_use],
     "A second server": [serve_twice],
     "No token": [request_without_token, attach_without_token],
     "No server at this address": [attach_to_no_server],
     "The database is too new": [open_newer_database],
-    "The disk is full": [run_on_disk("size=8m", NEARLY_FILL), run_on_disk("size=8m", FILL)],
+    "The disk is full": [
+        run_on_disk("size=8m", NEARLY_FILL),
+        run_on_disk("size=8m", FILL),
+        run_on_disk("size=8m", FILL_NEW),
+    ],
     "The data directory is read-only": [run_on_disk("ro")],
 }
 """For each heading: what leads to the messages below it, in their order."""

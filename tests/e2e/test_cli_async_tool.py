@@ -1,5 +1,8 @@
 """An async tool at the command line: `run` ends, its result or its deadline comes, `run` goes on."""
 
+import asyncio
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.support.page import code_blocks
 from tests.support.process.command_line import Desk, open_desk
+from tests.support.process.server import open_server_process
 from tests.support.runtime import open_sqlite_runtime
 from tests.support.tool import build_pending_tool
 
@@ -53,6 +57,27 @@ async def test_the_result_of_a_project_tool_is_checked_and_continues_the_session
     assert went_on.code == 0
     assert went_on.out == "So much for v2.\n"
     assert provider.asked == 2
+
+
+@pytest.mark.spec("P-06", "X-06")
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("openssl")), reason="needs curl and openssl")
+async def test_the_webhook_of_the_page_settles_the_call_that_its_prompt_makes(tmp_path: Path) -> None:
+    (prompt, script) = code_blocks("async-tools.md", "sh")
+    (_, *words) = shlex.split(prompt)
+    async with open_desk(tmp_path) as (desk, _):
+        await with_tool(desk, TOOL)
+        async with open_server_process(desk, "--port", "0"):
+            ran = await desk.run(*words)
+            shell = await asyncio.create_subprocess_exec(
+                *("sh", "-euc", f". ~/deploy.env\n{script}"), env=desk.environment({})
+            )
+            assert await shell.wait() == 0
+            (done,) = (await desk.run("pending", "--status", "completed", "--json")).json
+            went_on = await desk.run("run", "--continue")
+
+    assert ran.code == 3
+    assert done["result"]["metadata"] == {"url": "https://shop.example"}
+    assert went_on.out == "It is live.\n"
 
 
 @pytest.mark.spec("P-07", "P-08")

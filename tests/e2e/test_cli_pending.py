@@ -129,6 +129,22 @@ async def test_a_pending_call_is_cancelled_as_a_task_is(tmp_path: Path) -> None:
     assert went_on.out == "Done.\n"
 
 
+@pytest.mark.spec("P-14")
+async def test_a_cancel_after_which_the_session_continues_names_the_command_that_runs_it(
+    tmp_path: Path,
+) -> None:
+    other = ToolUse("deploy", {"version": "v3"})
+    async with open_desk(tmp_path, script_step(DEPLOY, other)) as (desk, _):
+        _, session_id, (first, second) = await run_until_parked(desk)
+        ends = [await desk.run("cancel", call_id) for call_id in (first, second, second)]
+        went_on = await desk.run("run", "--session", session_id)
+
+    assert [each.code for each in ends] == [0, 0, 0]
+    hint = f"hint: no process serves the session: `asyncagents run --session {session_id}` continues it\n"
+    assert [each.err for each in ends] == ["", hint, hint]
+    assert went_on.out == "Done.\n"
+
+
 @pytest.mark.spec("A-04", "X-06")
 async def test_an_approval_names_its_approvers_and_is_answered_by_name(tmp_path: Path) -> None:
     async with open_desk(tmp_path, script_step(MAY)) as (desk, provider):

@@ -389,7 +389,9 @@ async def test_a_tree_cancelled_while_no_process_works_has_no_work_left(tmp_path
 
     assert [each["state"] for each in root["tasks"]] == ["left", "left"]
     assert one.code == 0
+    assert f"`asyncagents run --session {root['session']}` continues it" in one.err
     assert all_of_it.code == 0
+    assert all_of_it.err == ""
     assert watched.code == 0
     assert watched.out.count("cancelled by user") == 2
     assert why["code"] in ("idle", "aborted")

@@ -51,6 +51,7 @@ def test_the_commands_of_the_example_print_the_output_of_its_readme(folder: Path
     assert len(said) == 4
     assert "".join(said) == block("text")
     assert list((folder / "jobs").iterdir()) == []
+    assert run(folder, "python worker.py --webhook") == "no open job\n"
 
 
 @pytest.mark.spec("P-05", "P-06")

@@ -37,6 +37,7 @@ class Case(Struct, frozen=True):
 SERVER: dict[str, object] = {"mcp": {"notes": {"type": "local", "command": [sys.executable, "-c", "pass"]}}}
 KEY = {"options": {"apiKey": "k"}}
 GOOGLE: dict[str, object] = {"provider": {"google": KEY}}
+COHERE: dict[str, object] = {"provider": {"cohere": KEY}}
 UNKNOWN: dict[str, object] = {"provider": {"x": {**KEY, "npm": "@ai-sdk/snowflake", "models": {"m": {}}}}}
 LOCAL = {
     "npm": "@ai-sdk/openai-compatible",
@@ -57,6 +58,10 @@ CASES = [
     Case("providers", "google.genai", ("run", "Hi", "--model", "google/gemini-3.8-flash"), GOOGLE),
     Case("providers", "pydantic_ai.direct", ("run", "Hi", "--model", "google/gemini-3.8-flash"), GOOGLE),
     Case("providers", "pydantic_ai", ("models", "google/gemini-3.8-flash"), GOOGLE),
+    Case("providers", "pydantic_ai", ("models", "google/gemini-3.8-flash")),
+    Case("providers", "pydantic_ai", ("run", "Hi"), GOOGLE),
+    Case("providers", "pydantic_ai", ("run", "Hi"), COHERE),
+    Case("providers", "pydantic_ai", ("doctor",), GOOGLE),
     Case("providers", "pydantic_ai", ("run", "Hi", "--model", "x/m"), UNKNOWN),
     Case("telemetry", "opentelemetry", ("run", "Hi"), TRACED),
 ]

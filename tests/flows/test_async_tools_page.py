@@ -125,9 +125,7 @@ def listening() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
 async def test_a_result_signed_and_posted_by_the_shell_script_is_accepted(
     project: Path, tmp_path: Path
 ) -> None:
-    (script,) = code_blocks("async-tools.md", "sh")
-    plain = project / ".asyncagents/tools/deploy.py"
-    plain.write_text(TOOL.replace(", validate_result=names_a_url", ""), encoding="utf-8")
+    (_, script) = code_blocks("async-tools.md", "sh")
     async with open_runtime(tmp_path / "data", model=SHIP, coding="each directory") as runtime:
         pending_id = await shipping(runtime, project)
         secret = await secret_of(runtime, pending_id)

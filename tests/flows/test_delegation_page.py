@@ -25,7 +25,7 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.mark.spec("X-07")
 def test_the_program_of_the_page_prints_the_shown_output(program: Path) -> None:
-    (shown,) = code_blocks("delegation.md", "text")
+    (_, shown) = code_blocks("delegation.md", "text")
     command = [sys.executable, "-W", "error", program.name]
     ran = subprocess.run(command, cwd=program.parent, capture_output=True, text=True, timeout=60, check=False)
     assert ran.stdout == shown

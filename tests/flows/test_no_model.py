@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Idle, Runtime, WaitingAsync, call, say
-from asyncagents.app.default_model import NO_MODEL
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.errors import InvalidInput
+from asyncagents.llm.roster import NO_MODEL
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.inside import inside
 from tests.support.runtime import open_runtime

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 import asyncagents
 from asyncagents import Attachment, PartUpdated, ScriptedModel
-from asyncagents.app.default_model import NO_MODEL
 from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
 from asyncagents.domain.conversation.part import ReasoningPart, RetryPart, StepFinishPart
 from asyncagents.errors import InvalidInput
+from asyncagents.llm.roster import NO_MODEL
 from asyncagents.testing.provider import Reply, TokenUsage, ToolUse, open_provider
 from tests.support.provider import PROVIDER_KEY, each_wire, provider_config
 from tests.support.runtime import answer_of, open_runtime

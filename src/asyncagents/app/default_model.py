@@ -8,23 +8,11 @@ from msgspec import Struct
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.engine.input.message import accept_any_model, model_ref
-from asyncagents.errors import InvalidInput, ModelError, UntrustedInput
+from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.limits import Concurrency, default_concurrency
 from asyncagents.llm.model import Model
 
-NO_MODEL = (
-    "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
-    'or name one as "model" in asyncagents.json'
-)
 SCRIPTED_MODEL = ModelRef(provider_id="scripted", model_id="scripted")
-
-
-def no_model_error(config: Config) -> InvalidInput:
-    """Return the error that there is no model, naming an untrusted file that configures one."""
-    fact = config.untrusted.model_fact()
-    if fact is None:
-        return InvalidInput(NO_MODEL)
-    return UntrustedInput(f"{NO_MODEL}; {config.untrusted.sentence(fact)}", fact=fact)
 
 
 class DefaultModel(Struct, frozen=True):
@@ -53,7 +41,7 @@ async def open_default_model(
         ref, missing = model_ref(model) or providers.roster.default_model(), None
         try:
             if ref is None:
-                raise no_model_error(config)
+                raise providers.roster.default_problem().error()
             providers.roster.check(ref)
         except (InvalidInput, ModelError) as error:
             if needed:

@@ -14,7 +14,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.catalog.catalog import Catalog, ModelFacts
 from asyncagents.llm.catalog.options import variants
 from asyncagents.llm.usable_model import Problem, UsableModel, all_providers, choose_wire, is_enabled
-from asyncagents.llm.wire.choose import COMPATIBLE, PACKAGES, missing_extra, wire_of
+from asyncagents.llm.wire.choose import COMPATIBLE, PACKAGES, Wire, missing_extra, wire_of
 
 LOG = logging.getLogger(__name__)
 
@@ -35,6 +35,10 @@ DEFAULT_MODELS = {
 }
 """Defaults when the config names no model: the first whose provider has a key, in this order."""
 
+NO_MODEL = (
+    "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
+    'or name one as "model" in asyncagents.json'
+)
 MOST_OFFERS = 256
 """Offers cached; beyond that the cache is cleared."""
 
@@ -83,6 +87,16 @@ class Roster:
         if self._config.model is not None:
             return self._config.model
         return next((ref for ref in self._candidates() if self.problem(ref) is None), None)
+
+    def default_problem(self) -> Problem:
+        """Return why there is no default model, naming an untrusted file that configures one."""
+        lack = next(self._missing_packages(), None)
+        problem = lack or Problem("unknown", "", NO_MODEL)
+        fact = self._config.untrusted.model_fact()
+        if fact is None:
+            return problem
+        text = f"{problem.text}; {self._config.untrusted.sentence(fact)}"
+        return Problem("untrusted", problem.provider_id, text, fact)
 
     def check(self, ref: ModelRef) -> None:
         """Raise `InvalidInput` or `ModelError` if the model cannot be used; sends no request."""
@@ -153,9 +167,10 @@ class Roster:
         if not usable.is_reachable:
             key = f"provider.{ref.provider_id}.options.baseURL"
             return Problem("unknown", ref.provider_id, f"{ref.provider_id} has no address: set {key}")
+        install = _install_command(usable.wire)
         if provider.key_required and provider.api_key is None:
-            return Problem("key", ref.provider_id, _missing_key_text(ref.provider_id, provider))
-        install = missing_extra(usable.wire.kind) if usable.wire.adapter == "longtail" else None
+            text = _missing_key_text(ref.provider_id, provider)
+            return Problem("key", ref.provider_id, f"{text}; it also needs {install}" if install else text)
         if install:
             text = f"{_model_name(ref)} needs a package that is not installed: {install}"
             return Problem("extra", ref.provider_id, text)
@@ -231,6 +246,23 @@ class Roster:
         for provider_id, model_id in DEFAULT_MODELS.items():
             if provider_id in self._providers and self._providers[provider_id].api_key is not None:
                 yield ModelRef(provider_id=provider_id, model_id=model_id)
+
+    def _missing_packages(self) -> Iterator[Problem]:
+        """Yield the problem of each provider that has a key and lacks its package."""
+        for provider_id, provider in self._providers.items():
+            wire = wire_of(provider.npm or PACKAGES.get(provider_id, COMPATIBLE))
+            install = _install_command(wire) if wire is not None else None
+            if install and provider.api_key is not None:
+                text = (
+                    f"there is no model to ask: {provider_id} has a key, and needs a package that is not "
+                    f"installed: {install}"
+                )
+                yield Problem("extra", provider_id, text)
+
+
+def _install_command(wire: Wire) -> str | None:
+    """Return the command that installs what the wire needs; None if nothing is missing."""
+    return missing_extra(wire.kind) if wire.adapter == "longtail" else None
 
 
 def _unsupported_text(provider_id: str, npm: str) -> str:

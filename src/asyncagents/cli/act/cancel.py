@@ -7,11 +7,12 @@ from typing import Any, Literal, TypeAlias
 import click
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.cli.act.submit import PREFIX, find_pending
 from asyncagents.cli.exit import USAGE, WAITING, CliError
 from asyncagents.cli.inspect.draw_task_tree import node_name
-from asyncagents.cli.inspect.read_task_tree import RESTING, TaskNode, read_tree
+from asyncagents.cli.inspect.read_task_tree import RESTING, TaskNode, is_tree_running, read_tree
 from asyncagents.cli.inspect.task_watch import flatten
 from asyncagents.cli.lookup import TASKS_HINT, find_session
 from asyncagents.cli.options import data_dir_option, data_directory, json_option
@@ -19,7 +20,8 @@ from asyncagents.cli.terminal.labels import count_text, session_label
 from asyncagents.cli.terminal.screen import one_line
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.errors import AlreadySettled, Conflict
+from asyncagents.engine.runtime.tasks import ANY_POOL
+from asyncagents.errors import AlreadySettled, Conflict, NotFound
 
 
 @click.command()
@@ -32,8 +34,9 @@ def cancel(context: click.Context, /, *, ids: tuple[str, ...], as_json: bool, da
 
     ID is a task, a session, a batch (`bat_…`) or a pending call (`tool_…`), or a unique prefix of one. All
     sessions below it are cancelled, too. The parent of a cancelled task gets a notice, and the process that
-    runs the task stops. A cancelled pending call fails, and its session continues. If one of the ids is
-    wrong, nothing is cancelled.
+    runs the task stops. A cancelled pending call fails. Its session, or the parent of the task, continues in
+    the server of this data or the process that runs it, else with the next `asyncagents run --session`. If
+    one of the ids is wrong, nothing is cancelled.
 
     Exit codes: 0 cancelled, or nothing was at work; 2 no such id; 3 the cancel is stored, but a process has
     not stopped yet.
@@ -61,6 +64,8 @@ class CancelTarget(Struct, frozen=True):
     name: str
     nodes: tuple[TaskNode, ...]
     """The tree before the cancel."""
+    reader: SessionId | None = None
+    """The session that reads that the target ended: the parent of the tasks, or the session of the call."""
 
 
 class CancelOutcome(Struct, frozen=True):
@@ -68,12 +73,15 @@ class CancelOutcome(Struct, frozen=True):
     ended: tuple[str, ...]
     """Ids of the cancelled tasks, the session itself if it was at work, or the call."""
     stopped: bool
+    left: SessionId | None = None
+    """The root of a session that continues now and that no process serves."""
 
 
 async def cancel_all(runtime: Runtime, starts: Sequence[str]) -> tuple[CancelOutcome, ...]:
     """Cancel the targets. All ids are resolved before the first is cancelled."""
     targets = {target.id: target for target in [await _find_target(runtime, start) for start in starts]}
-    return tuple([await _cancel(runtime, target) for target in targets.values()])
+    done = [await _cancel(runtime, target) for target in targets.values()]
+    return tuple([replace(outcome, left=await _find_left(runtime, outcome)) for outcome in done])
 
 
 async def _find_target(runtime: Runtime, start: str) -> CancelTarget:
@@ -81,10 +89,10 @@ async def _find_target(runtime: Runtime, start: str) -> CancelTarget:
         return await _batch_target(runtime, start)
     if start.startswith(PREFIX):
         call = await find_pending(runtime, start)
-        return CancelTarget(call.id, "call", f"{call.tool} of session {call.session_id}", ())
+        return CancelTarget(call.id, "call", f"{call.tool} of session {call.session_id}", (), call.session_id)
     node = await read_tree(runtime, await find_session(runtime, start))
     if node.task is not None:
-        return CancelTarget(node.session.id, "task", node_name(node), (node,))
+        return CancelTarget(node.session.id, "task", node_name(node), (node,), node.task.parent_session_id)
     return CancelTarget(node.session.id, "session", session_label(node.session), (node,))
 
 
@@ -99,7 +107,8 @@ async def _batch_target(runtime: Runtime, start: str) -> CancelTarget:
         raise CliError(f"there is no batch {start!r} with running tasks", hint=TASKS_HINT, code=USAGE)
     parent = await read_tree(runtime, await runtime.session(tasks[0].parent_session_id))
     nodes = [node for node in parent.below if node.task and node.task.batch_id == tasks[0].batch_id]
-    return CancelTarget(tasks[0].batch_id, "batch", count_text(len(nodes), "task"), tuple(nodes))
+    name = count_text(len(nodes), "task")
+    return CancelTarget(tasks[0].batch_id, "batch", name, tuple(nodes), parent.session.id)
 
 
 async def _cancel(runtime: Runtime, target: CancelTarget) -> CancelOutcome:
@@ -123,6 +132,21 @@ async def _cancel_call(runtime: Runtime, target: CancelTarget) -> CancelOutcome:
     except Conflict as error:
         raise CliError(str(error), code=USAGE) from error
     return CancelOutcome(target, (target.id,), stopped=True)
+
+
+async def _find_left(runtime: Runtime, outcome: CancelOutcome) -> SessionId | None:
+    """Return the root of the session that reads about the cancel, if it has work and no process serves it."""
+    reader = outcome.target.reader
+    if reader is None or not outcome.ended:
+        return None
+    try:
+        why, root_id = await runtime.tasks.why(reader), await runtime.root_of(reader)
+    except NotFound:  # it was deleted just now
+        return None
+    if why.code not in ("ready", "no_worker") or runtime.tasks.is_served_elsewhere(ANY_POOL):
+        return None
+    waits = outcome.target.kind == "call" and bool(await runtime.open_calls(reader))
+    return None if waits or await is_tree_running(runtime, root_id) else root_id
 
 
 def _has_own_work(node: TaskNode) -> bool:
@@ -154,6 +178,11 @@ def print_outcomes(ends: Sequence[CancelOutcome]) -> None:
         click.echo(f"cancelled: {what}{below}")
         if not outcome.stopped:
             click.echo("warning: the cancel is stored, but a process has not stopped yet", err=True)
+    for root_id in dict.fromkeys(outcome.left for outcome in ends if outcome.left is not None):
+        click.echo(
+            f"hint: no process serves the session: `asyncagents run --session {root_id}` continues it",
+            err=True,
+        )
 
 
 def print_json(ends: Sequence[CancelOutcome]) -> None:

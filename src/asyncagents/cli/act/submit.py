@@ -52,10 +52,10 @@ def submit(  # noqa: PLR0913  its options
 ) -> None:
     """Submit the result of a pending call.
 
-    PENDING_ID is the id that the tool got and `asyncagents pending` lists, or a unique prefix of it. With -
-    the result is read from stdin. It is stored when this command ends, once: submitting the same result again
-    is not an error. The session continues in the server of this data or the process that runs it, else with
-    the next `asyncagents run --session`, or here with --run.
+    PENDING_ID is the id that the tool got and `asyncagents pending` lists, or a unique prefix of it while the
+    call waits. With - the result is read from stdin. It is stored when this command ends, once: submitting
+    the same result again, under the full id, is not an error. The session continues in the server of this
+    data or the process that runs it, else with the next `asyncagents run --session`, or here with --run.
 
     Exit codes: 0 accepted, now or before; 1 its tool must check the result and is not available; 2 no such
     call, or wrong usage; 4 it has another result already, or takes none; 6 its tool refused the result, and

@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from asyncagents.app.default_model import NO_MODEL
 from asyncagents.cli.doctor.backends import check_backends
 from asyncagents.cli.doctor.definitions import check_definitions
 from asyncagents.cli.doctor.extensions import check_extensions
@@ -188,7 +187,9 @@ def _check_trust(loaded: LoadedConfig) -> Check:
 def _check_model(roster: Roster) -> Check:
     ref = roster.default_model()
     if ref is None:
-        return Check("warn", "model", "there is no default model; `--model` is required", NO_MODEL)
+        return Check(
+            "warn", "model", "there is no default model; `--model` is required", roster.default_problem().text
+        )
     problem = roster.problem(ref)
     name = f"{ref.provider_id}/{ref.model_id}"
     if problem is not None:

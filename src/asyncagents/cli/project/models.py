@@ -8,11 +8,10 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.app.default_model import NO_MODEL
 from asyncagents.cli.options import directory_option, json_option, project_folder
 from asyncagents.cli.terminal.screen import print_table, short_number
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.llm.roster import ModelChoice
+from asyncagents.llm.roster import ModelChoice, Roster
 
 
 @click.command()
@@ -31,7 +30,6 @@ def models(*, search: str | None, everything: bool, as_json: bool, directory: Pa
     from asyncagents.cli.terminal.screen import plain
     from asyncagents.config.env import system_environment
     from asyncagents.config.load import load_config
-    from asyncagents.llm.roster import Roster
 
     folder = project_folder(directory)
     loaded = load_config(system_environment(), directory=folder)
@@ -46,7 +44,7 @@ def models(*, search: str | None, everything: bool, as_json: bool, directory: Pa
     if as_json:
         print_json(found, roster.default_model())
     else:
-        print_list(found, roster.default_model(), everything=everything or search is not None)
+        print_list(found, roster, everything=everything or search is not None)
 
 
 class ModelRow(Struct, frozen=True, kw_only=True):
@@ -82,7 +80,8 @@ def _model_row(choice: ModelChoice, default: ModelRef | None) -> ModelRow:
     )
 
 
-def print_list(found: Sequence[ModelChoice], default: ModelRef | None, *, everything: bool) -> None:
+def print_list(found: Sequence[ModelChoice], roster: Roster, *, everything: bool) -> None:
+    default = roster.default_model()
     lines = [_model_row(each, default) for each in found if each.available or everything]
     if lines:
         head = ("model", "context", "output", "price", "")
@@ -90,7 +89,7 @@ def print_list(found: Sequence[ModelChoice], default: ModelRef | None, *, everyt
     if not found:
         click.echo("no model name matches; `asyncagents models --all` lists all known models", err=True)
     if not lines and found:
-        click.echo(f"{NO_MODEL}; `asyncagents models --all` lists all known models")
+        click.echo(f"{roster.default_problem().text}; `asyncagents models --all` lists all known models")
     if not everything:
         _print_others([each for each in found if not each.available], {line.model for line in lines})
 

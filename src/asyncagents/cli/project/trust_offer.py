@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from asyncagents.app.default_model import no_model_error
 from asyncagents.cli.exit import first_error
 from asyncagents.cli.project.trust_requests import escape_unprintable, request_lines, trust_requests
 from asyncagents.cli.terminal.keyboard import Keyboard, find_keyboard
@@ -56,8 +55,8 @@ def untrusted_model(config: Config) -> NotTrusted | None:
     """Return the error of the default model, if it cannot be used because the project is not trusted."""
     roster = Roster(config)
     ref = roster.default_model()
-    problem = roster.problem(ref) if ref is not None else None
-    error = no_model_error(config) if ref is None else problem.error() if problem is not None else None
+    problem = roster.problem(ref) if ref is not None else roster.default_problem()
+    error = problem.error() if problem is not None else None
     return error if isinstance(error, NotTrusted) else None
 
 

@@ -2,7 +2,6 @@
 
 from msgspec import Struct
 
-from asyncagents.app.default_model import no_model_error
 from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.cli.run.arguments import RunArguments
 from asyncagents.config.config import Config
@@ -41,7 +40,7 @@ def choose_agent_and_model(
     )
     model = next((each for each in candidates if each is not None), None)
     if model is None:
-        error = no_model_error(config)
+        error = roster.default_problem().error()
         raise error if isinstance(error, NotTrusted) else CliError(str(error), hint=MODELS_HINT, code=USAGE)
     try:
         roster.check(model)
