@@ -82,7 +82,7 @@ class AgentTasks:
 
         found = await self.server.call(read)
         if found.root.directory != self.directory:
-            raise NotFound("task", f"{start} in {self.directory}")
+            raise NotFound("task of this project", start)
         return found
 
     async def view(self, start: str) -> TaskView:

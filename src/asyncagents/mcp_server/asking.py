@@ -31,9 +31,18 @@ async def build_requests(tasks: AgentTasks, task_id: SessionId | str) -> InputRe
     return requests
 
 
-async def request_input(tasks: AgentTasks, task_id: str) -> InputRequiredResult | None:
-    """Ask the client to fill forms and to make the same call again; None: no ask is open any more."""
-    requests = await build_requests(tasks, task_id)
+async def request_input(
+    tasks: AgentTasks, task_id: str, answers: Mapping[str, Any]
+) -> InputRequiredResult | None:
+    """Ask the client to fill forms and to make the same call again; None: there is nothing new to ask.
+
+    `answers`: the forms that were filled before; one whose person gave no answer is not shown again.
+    """
+    requests = {
+        ask_id: form
+        for ask_id, form in (await build_requests(tasks, task_id)).items()
+        if ask_id not in answers
+    }
     return InputRequiredResult(input_requests=requests, request_state=task_id) if requests else None
 
 

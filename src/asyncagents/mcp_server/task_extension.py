@@ -15,7 +15,7 @@ from asyncagents.errors import AsyncAgentsError, NotFound, RequestError
 from asyncagents.mcp_server.agent_tasks import AgentTasks, Launch
 from asyncagents.mcp_server.asking import answer_forms, build_requests
 from asyncagents.mcp_server.caller import Caller
-from asyncagents.mcp_server.tools import RunArgs, ToolCall
+from asyncagents.mcp_server.tools import AgentRunArgs, ToolCall
 from asyncagents.mcp_server.view import TaskView
 
 POLL_MS = 1_000
@@ -64,10 +64,11 @@ class TaskExtension:
         return handle_request
 
     @staticmethod
-    async def begin(call: ToolCall, args: RunArgs) -> dict[str, Any]:
+    async def begin(call: ToolCall, args: AgentRunArgs) -> dict[str, Any]:
         """Launch the task of a call and return it; it is durable before that."""
         new = Launch(prompt=args.prompt, agent=args.agent, description=args.description, key=args.key)
-        return {**_task_fields(await call.tasks.launch(new)), "resultType": "task"}
+        fields = _task_fields(await call.tasks.launch(new))
+        return {**fields, "status": "working", "resultType": "task"}  # `tasks/get` tells how it ended
 
     async def get(self, tasks: AgentTasks, params: TaskParams) -> dict[str, Any]:
         view = await tasks.view(params.task_id)

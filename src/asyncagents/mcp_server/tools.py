@@ -35,7 +35,7 @@ TaskId = Annotated[str, Meta(min_length=1, description="The id of a task, or the
 Seconds = Annotated[float, Meta(ge=0, le=MOST_WAIT)]
 
 
-class RunArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentRunArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompt: Prompt
     agent: AgentName = None
     description: Description = None
@@ -43,14 +43,14 @@ class RunArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wait: Annotated[Seconds, Meta(description="How long to wait for the result, in seconds.")] = RUN_SECONDS
 
 
-class LaunchArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentLaunchArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompt: Prompt
     agent: AgentName = None
     description: Description = None
     key: Key = None
 
 
-class OutputArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentOutputArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task_id: TaskId
     transcript: Annotated[bool, Meta(description="Also return the conversation of the task.")] = False
     messages: Annotated[
@@ -58,7 +58,7 @@ class OutputArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 20
 
 
-class WaitArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentWaitArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task_ids: Annotated[tuple[TaskId, ...], Meta(min_length=1, max_length=MOST_LISTED)]
     until: Annotated[
         Literal["all", "any"] | Annotated[int, Meta(ge=1)],
@@ -67,23 +67,23 @@ class WaitArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seconds: Seconds = RUN_SECONDS
 
 
-class ListArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentListArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: Literal["working", "input_required", "completed", "failed", "cancelled"] | None = None
     limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = 20
 
 
-class CancelArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentCancelArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task_id: TaskId
     key: Key = None
 
 
-class FollowUpArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentFollowUpArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task_id: TaskId
     prompt: Prompt
     key: Key = None
 
 
-class AnswerArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentAnswerArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ask_id: Annotated[str, Meta(min_length=1, description="The id of an open ask, from the task's `asks`.")]
     answers: Annotated[
         tuple[tuple[str, ...], ...], Meta(description="For each question, in order, the chosen answers.")
@@ -117,7 +117,7 @@ class ToolCall(Struct, frozen=True):
 ToolResult: TypeAlias = Struct | InputRequiredResult
 
 
-async def run_agent(call: ToolCall, args: RunArgs) -> ToolResult:
+async def run_agent(call: ToolCall, args: AgentRunArgs) -> ToolResult:
     if call.state is None:
         new = Launch(prompt=args.prompt, agent=args.agent, description=args.description, key=args.key)
         task_id = (await call.tasks.launch(new)).task_id
@@ -130,17 +130,17 @@ async def run_agent(call: ToolCall, args: RunArgs) -> ToolResult:
     if view.status != "input_required" or not call.caller.fills_forms:
         return view
     if call.caller.is_modern:
-        return await request_input(call.tasks, task_id) or view
+        return await request_input(call.tasks, task_id, call.answers) or view
     return await put_asks(call.tasks, call.caller, task_id, seconds=args.wait)
 
 
-async def launch_agent(call: ToolCall, args: LaunchArgs) -> TaskView:
+async def launch_agent(call: ToolCall, args: AgentLaunchArgs) -> TaskView:
     return await call.tasks.launch(
         Launch(prompt=args.prompt, agent=args.agent, description=args.description, key=args.key)
     )
 
 
-async def read_output(call: ToolCall, args: OutputArgs) -> TaskOutput:
+async def read_output(call: ToolCall, args: AgentOutputArgs) -> TaskOutput:
     view = await call.tasks.view(args.task_id)
     if not args.transcript:
         return TaskOutput(task=view)
@@ -150,7 +150,7 @@ async def read_output(call: ToolCall, args: OutputArgs) -> TaskOutput:
     )
 
 
-async def wait_for_agents(call: ToolCall, args: WaitArgs) -> TaskList:
+async def wait_for_agents(call: ToolCall, args: AgentWaitArgs) -> TaskList:
     ids = tuple(dict.fromkeys(args.task_ids))
     counts = {"all": len(ids), "any": 1}
     until = args.until if isinstance(args.until, int) else counts[args.until]
@@ -161,24 +161,24 @@ async def wait_for_agents(call: ToolCall, args: WaitArgs) -> TaskList:
     )
 
 
-async def list_agents(call: ToolCall, args: ListArgs) -> TaskList:
+async def list_agents(call: ToolCall, args: AgentListArgs) -> TaskList:
     found = await call.tasks.list(limit=args.limit)
     return TaskList(tuple(each for each in found if args.status in (None, each.status)))
 
 
-async def cancel_agent(call: ToolCall, args: CancelArgs) -> TaskView:
+async def cancel_agent(call: ToolCall, args: AgentCancelArgs) -> TaskView:
     return await call.tasks.cancel(args.task_id, key=args.key)
 
 
-async def resume_agent(call: ToolCall, args: FollowUpArgs) -> TaskView:
+async def resume_agent(call: ToolCall, args: AgentFollowUpArgs) -> TaskView:
     return await call.tasks.resume(args.task_id, args.prompt, key=args.key)
 
 
-async def fork_agent(call: ToolCall, args: FollowUpArgs) -> TaskView:
+async def fork_agent(call: ToolCall, args: AgentFollowUpArgs) -> TaskView:
     return await call.tasks.fork(args.task_id, args.prompt, key=args.key)
 
 
-async def answer_agent(call: ToolCall, args: AnswerArgs) -> ToolResult:
+async def answer_agent(call: ToolCall, args: AgentAnswerArgs) -> ToolResult:
     """Answer a question; a permission is put to the person of the client."""
     waiting = await call.tasks.find_ask(args.ask_id)
     task_id = waiting.call.session_id
@@ -243,7 +243,7 @@ TOOLS = (
     AgentTool(
         name="agent_run",
         title="Run an agent",
-        args=RunArgs,
+        args=AgentRunArgs,
         output=TaskView,
         run=run_agent,
         annotations=_STARTS,
@@ -251,7 +251,7 @@ TOOLS = (
     AgentTool(
         name="agent_launch",
         title="Launch a background agent",
-        args=LaunchArgs,
+        args=AgentLaunchArgs,
         output=TaskView,
         run=launch_agent,
         annotations=_STARTS,
@@ -259,7 +259,7 @@ TOOLS = (
     AgentTool(
         name="agent_output",
         title="Read a task",
-        args=OutputArgs,
+        args=AgentOutputArgs,
         output=TaskOutput,
         run=read_output,
         annotations=_READS,
@@ -267,7 +267,7 @@ TOOLS = (
     AgentTool(
         name="agent_wait",
         title="Wait for tasks",
-        args=WaitArgs,
+        args=AgentWaitArgs,
         output=TaskList,
         run=wait_for_agents,
         annotations=_READS,
@@ -275,7 +275,7 @@ TOOLS = (
     AgentTool(
         name="agent_list",
         title="List tasks",
-        args=ListArgs,
+        args=AgentListArgs,
         output=TaskList,
         run=list_agents,
         annotations=_READS,
@@ -283,7 +283,7 @@ TOOLS = (
     AgentTool(
         name="agent_cancel",
         title="Cancel a task",
-        args=CancelArgs,
+        args=AgentCancelArgs,
         output=TaskView,
         run=cancel_agent,
         annotations=_ENDS,
@@ -291,7 +291,7 @@ TOOLS = (
     AgentTool(
         name="agent_resume",
         title="Send a follow-up",
-        args=FollowUpArgs,
+        args=AgentFollowUpArgs,
         output=TaskView,
         run=resume_agent,
         annotations=_STARTS,
@@ -299,7 +299,7 @@ TOOLS = (
     AgentTool(
         name="agent_fork",
         title="Fork a task",
-        args=FollowUpArgs,
+        args=AgentFollowUpArgs,
         output=TaskView,
         run=fork_agent,
         annotations=_STARTS,
@@ -307,7 +307,7 @@ TOOLS = (
     AgentTool(
         name="agent_answer",
         title="Answer an ask",
-        args=AnswerArgs,
+        args=AgentAnswerArgs,
         output=TaskView,
         run=answer_agent,
         annotations=_CHANGES,

@@ -60,7 +60,7 @@ async def wait_for_tasks(
     await waited.look()
     roots = tuple(dict.fromkeys(each.root.id for each in found))
     async with _follow_changes(await tasks.server.client(), roots) as changed:
-        while waited.settled < until and (left := end - now()) > 0:
+        while waited.count_stopped() < until and (left := end - now()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, left)):
                     await changed.wait()
@@ -87,8 +87,8 @@ class WaitedTasks:
             if view is None or view.status == "working":
                 self._views[task_id] = await self._tasks.view(task_id)
 
-    @property
-    def settled(self) -> int:
+    def count_stopped(self) -> int:
+        """Count the tasks that have ended or want an answer."""
         return sum(view.status != "working" for view in self._views.values())
 
     def views(self) -> tuple[TaskView, ...]:
