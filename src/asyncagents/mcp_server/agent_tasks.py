@@ -1,6 +1,7 @@
 """The tasks of one MCP client: sessions of one project, which run in the server of the data directory."""
 
 from collections.abc import Sequence
+from os.path import realpath
 
 from msgspec import Struct
 
@@ -43,7 +44,7 @@ class AgentTasks:
     ) -> None:
         """`may_allow`: the client's model may answer requests for permission."""
         self.server = server
-        self.directory = directory
+        self.directory = realpath(directory)  # as the server names it
         self.client_name = client_name
         self.may_allow = may_allow
 
