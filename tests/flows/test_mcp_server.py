@@ -12,7 +12,7 @@ from mcp_types import ElicitResult
 
 from asyncagents.client.client import Client as OwnClient
 from asyncagents.config.config import Config
-from asyncagents.llm.scripted import Script, call, pause, say
+from asyncagents.llm.scripted import Script, call, fail, pause, say
 from asyncagents.mcp_server.tools import TOOLS
 from asyncagents.server.in_process import open_in_process_client
 from tests.support.mcp.client import (
@@ -44,6 +44,7 @@ QUESTION = {
 }
 SCRIPT: Script = {
     "hi": [[say("Hello.")]],
+    "fail": [[fail("The key is not valid.", status=401)]],
     "slow": [[pause(3600), say("Late.")]],
     "write": [[call("write", filePath="a.txt", content="new\n")], [say("Written.")]],
     "ask": [[call("question", **QUESTION)], [say("Noted.")]],
@@ -290,6 +291,31 @@ async def test_a_task_asks_by_input_requests_and_goes_on_with_the_answer(tmp_pat
     assert form["params"]["requestedSchema"]["properties"]["answer"]["enum"] == ["once", "reject"]
     assert ended["result"]["structuredContent"]["result"] == "Written."
     assert again == {"resultType": "complete"}
+
+
+@modes
+async def test_an_agent_that_fails_is_an_error_of_the_call(tmp_path: Path, mode: Mode) -> None:
+    async with open_pair(tmp_path, mode) as client:
+        result = await client.call_tool("agent_run", {"prompt": "fail"})
+
+    assert result.is_error
+    assert result.structured_content["status"] == "failed"
+    assert result.structured_content["error"] == "APIError: The key is not valid."
+
+
+async def test_a_task_whose_agent_fails_is_completed_with_an_error(tmp_path: Path) -> None:
+    """The status `failed` is for errors of the protocol."""
+    async with open_pair(tmp_path, "auto", extensions=[TaskTaker()]) as client:
+        created = await launch_task(client, prompt="fail")
+
+        async def read() -> Any:
+            found = await request_task(client, "tasks/get", created.task_id)
+            return found if found["status"] != "working" else None
+
+        ended = await wait_until(read)
+
+    assert ended["status"] == "completed"
+    assert ended["result"]["isError"]
 
 
 async def test_a_task_is_cancelled(tmp_path: Path) -> None:

@@ -55,9 +55,8 @@ def parse_uri(uri: str) -> tuple[str, bool]:
     task_id, _, part = rest.partition("/")
     if (uri.rstrip("/") == ROOT) or (not head and task_id and part in ("", TRANSCRIPT)):
         return task_id, part == TRANSCRIPT
-    raise MCPError(
-        INVALID_PARAMS, f"unknown resource {uri[:200]!r}: use {ROOT}, {ROOT}/ID or {ROOT}/ID/{TRANSCRIPT}"
-    )
+    known = f"{ROOT}, {ROOT}/ID or {ROOT}/ID/{TRANSCRIPT}"
+    raise MCPError(INVALID_PARAMS, f"unknown resource {uri[:200]!r}: use {known}", {"uri": uri})
 
 
 class Followers:

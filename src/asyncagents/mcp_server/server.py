@@ -25,6 +25,7 @@ from asyncagents.mcp_server.caller import TASKS_EXTENSION, Caller
 from asyncagents.mcp_server.resources import TaskResources, open_followers
 from asyncagents.mcp_server.task_extension import TaskExtension
 from asyncagents.mcp_server.tools import BY_NAME, RUN, TOOLS, AgentTool, ToolCall, ToolResult
+from asyncagents.mcp_server.view import TaskView
 from asyncagents.version import VERSION
 
 NAME = "asyncagents"
@@ -92,7 +93,7 @@ class Handlers:
             args = _convert_arguments(tool, params.arguments or {})
             if tool is RUN and caller.takes_tasks:
                 return await TaskExtension.begin(call, args)
-            return build_result(await tool.run(call, args))
+            return build_result(await tool.run(call, args), fails=tool is RUN)
         except AsyncAgentsError as error:
             return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
 
@@ -104,11 +105,16 @@ def _convert_arguments(tool: AgentTool, arguments: dict[str, Any]) -> Any:
         raise InvalidInput(f"the arguments of {tool.name} are not valid: {error}") from error
 
 
-def build_result(result: ToolResult) -> CallToolResult | InputRequiredResult:
-    """Build the result of a call: the same JSON as text, and as structured content."""
+def build_result(result: ToolResult, *, fails: bool) -> CallToolResult | InputRequiredResult:
+    """Build the result of a call: the same JSON as text, and as structured content.
+
+    `fails`: a failed task is an error of the call.
+    """
     if not isinstance(result, Struct):
         return result
     text = msgspec.json.encode(result).decode()
     return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content=msgspec.to_builtins(result)
+        content=[TextContent(type="text", text=text)],
+        structured_content=msgspec.to_builtins(result),
+        is_error=fails and isinstance(result, TaskView) and result.status == "failed",
     )

@@ -74,10 +74,8 @@ class TaskExtension:
         view = await tasks.view(params.task_id)
         fields = _task_fields(view)
         match view.status:
-            case "completed":
-                fields["result"] = _call_result(view)
-            case "failed":
-                fields["error"] = {"code": INTERNAL_ERROR, "message": view.error or view.message}
+            case "completed" | "failed":  # `failed` would mean an error of the protocol
+                fields |= {"status": "completed", "result": _call_result(view)}
             case "input_required":
                 requests = await build_requests(tasks, view.task_id)
                 fields["inputRequests"] = {
@@ -114,6 +112,6 @@ def _call_result(view: TaskView) -> dict[str, Any]:
     return {
         "content": [{"type": "text", "text": text}],
         "structuredContent": msgspec.to_builtins(view),
-        "isError": False,
+        "isError": view.status == "failed",
         "resultType": "complete",
     }

@@ -56,7 +56,8 @@ class MountedExchange:
     """A request whose body was read, and its response, as the mounted application sees them."""
 
     def __init__(self, scope: Scope, body: RequestBody, send: Send, *, content: bytes, cors: Pairs) -> None:
-        self.scope = scope
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        self.scope = {**scope, "headers": headers}  # blanks around a value are not part of it
         self._body = body
         self._send = send
         self._content: bytes | None = content
