@@ -24,15 +24,15 @@ ALLOWED_LONG: dict[str, str] = {}
 # Who may import a library: the rooms (first name below the package).
 IMPORT_HOMES: dict[str, set[str]] = {
     "aiohttp": {"client", "llm", "testing", "tools"},
-    "anyio": {"tools"},
+    "anyio": {"tools", "mcp_server"},
     "apsw": {"store", "testing"},
     "asyncpg": {"store", "testing"},
     "click": {"cli"},
     "httptools": {"server"},
     "httpx2": {"tools"},
     "jsonschema_rs": {"engine"},
-    "mcp": {"tools"},
-    "mcp_types": {"tools"},
+    "mcp": {"tools", "mcp_server"},
+    "mcp_types": {"tools", "mcp_server"},
     "opentelemetry": {"telemetry"},
     "sqlite3": {"store", "testing"},
     "tree_sitter": {"tools"},

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw
 
 from asyncagents.acp.agent import AcpAgent
-from asyncagents.acp.server_link import ServerLink
 from asyncagents.client.client import Client, open_client
+from asyncagents.client.server_link import ServerLink
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids
 from asyncagents.remote.json_rpc import JsonRpcConnection, RpcError, no_such_method

@@ -11,7 +11,6 @@ from msgspec import Raw
 
 from asyncagents.acp.mcp_servers import MCP_CAPABILITIES, GivenServers, read_servers
 from asyncagents.acp.options import AGENT, ChoiceCatalog
-from asyncagents.acp.server_link import ServerLink
 from asyncagents.acp.session import OpenSession
 from asyncagents.acp.shape import (
     PROTOCOL_VERSION,
@@ -30,6 +29,7 @@ from asyncagents.acp.shape import (
 from asyncagents.acp.surroundings import Surroundings
 from asyncagents.client.client import Client
 from asyncagents.client.json_client import fresh_key
+from asyncagents.client.server_link import ServerLink
 from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import Ids, SessionId

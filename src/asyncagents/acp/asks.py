@@ -17,6 +17,7 @@ from asyncagents.acp.surroundings import Surroundings
 from asyncagents.acp.tool_call import call_locations, call_title, text_content, tool_kind
 from asyncagents.domain.call.ask import PermissionRequest, Question, QuestionRequest
 from asyncagents.domain.call.call import Answers, Reject, Reply
+from asyncagents.domain.call.form import form_schema, read_form
 from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import AsyncAgentsError, Conflict, InvalidInput, NotFound, Unavailable
@@ -165,44 +166,6 @@ class AskDesk:
                 return Reject()
             case _:
                 return None
-
-
-def form_schema(questions: tuple[Question, ...]) -> dict[str, Any]:
-    """Describe questions as a flat form: one field each, and a free text where that is allowed."""
-    fields: dict[str, Any] = {}
-    required = []
-    for at, question in enumerate(questions):
-        choices = [
-            {"const": each.label, "title": each.label, "description": each.description}
-            for each in question.options
-        ]
-        head = {"title": question.header or question.question[:60], "description": question.question}
-        if question.multiple and choices:
-            labels = [each["const"] for each in choices]
-            fields[f"answer{at}"] = {"type": "array", "items": {"type": "string", "enum": labels}, **head}
-        elif choices:
-            fields[f"answer{at}"] = {"type": "string", "oneOf": choices, **head}
-        if question.custom is False and choices:
-            required.append(f"answer{at}")
-        elif not choices:
-            required.append(f"other{at}")
-            fields[f"other{at}"] = {"type": "string", **head}
-        else:
-            fields[f"other{at}"] = {"type": "string", "title": "Other", "description": "Another answer."}
-    return {"type": "object", "properties": fields, **({"required": required} if required else {})}
-
-
-def read_form(questions: tuple[Question, ...], content: dict[str, Any]) -> Answers:
-    """Read the answers of a filled form. Raises `InvalidInput` if a question has none."""
-    answers = []
-    for at, question in enumerate(questions):
-        chosen, other = content.get(f"answer{at}"), content.get(f"other{at}")
-        given = [*(chosen if isinstance(chosen, list) else [chosen]), other]
-        texts = tuple(str(each) for each in given if isinstance(each, str) and each.strip())
-        if not texts:
-            raise InvalidInput(f"the question {question.question[:60]!r} has no answer: give one")
-        answers.append(texts)
-    return Answers(tuple(answers))
 
 
 def _describe_call(waiting: WaitingCall, ask: PermissionRequest) -> ShownToolCall:

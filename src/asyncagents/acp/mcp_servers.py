@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from asyncagents.acp.server_link import ServerLink
 from asyncagents.acp.shape import McpServerParams, NamedValue
+from asyncagents.client.server_link import ServerLink
 from asyncagents.domain.conversation.mcp_server import NewMcpServer, ServerType, check_servers
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId

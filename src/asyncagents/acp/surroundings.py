@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 from msgspec import Raw, Struct
 
-from asyncagents.acp.server_link import ServerLink
 from asyncagents.acp.shape import ClientCapabilities
+from asyncagents.client.server_link import ServerLink
 from asyncagents.domain.id import Ids
 
 

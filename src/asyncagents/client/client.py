@@ -10,6 +10,7 @@ from aiohttp import ClientSession, TCPConnector
 from asyncagents.client.approvals import ClientApprovals
 from asyncagents.client.async_tools import ClientAsyncTools
 from asyncagents.client.catalog import ClientCatalog
+from asyncagents.client.conversations import ClientConversations
 from asyncagents.client.decode import read_answer, read_entries, read_entry
 from asyncagents.client.events import BoardEvent, Reset, SessionNews, follow_board, follow_session
 from asyncagents.client.json_client import JsonClient, build_path, fresh_key
@@ -90,6 +91,7 @@ class Client:
         self.async_tools = ClientAsyncTools(self._http)
         self.approvals = ClientApprovals(self._http)
         self.catalog = ClientCatalog(self._http)
+        self.conversations = ClientConversations(self._http)
         self.mcp_servers = ClientMcpServers(self._http)
 
     async def health(self) -> Health:

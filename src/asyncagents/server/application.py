@@ -37,6 +37,7 @@ from asyncagents.server.http.messages import (
 from asyncagents.server.http.peer import Peer
 from asyncagents.server.http.sse import Send, StreamSender
 from asyncagents.server.http.timeouts import Timeouts
+from asyncagents.server.mount import Mount, MountedExchange
 from asyncagents.server.rate_limit import RateLimit, StreamLimit
 from asyncagents.server.route import Route, RouteMatch, RouteTable, ServerContext
 
@@ -70,10 +71,12 @@ class Application:
         rates: RateLimit,
         *,
         timeouts: Timeouts | None = None,
+        mounts: Iterable[Mount] = (),
     ) -> None:
         self._context = server
         self._authorizer = authorizer
         self._table = RouteTable(routes)
+        self._mounts = {mount.path: mount for mount in mounts}
         self._rate_limit = rates
         self._timeouts = timeouts or Timeouts()
         self._body_budget = BodyBudget(self._timeouts.unverified_bytes)
@@ -96,9 +99,30 @@ class Application:
             )
             return
         try:
-            await self._respond(request, RequestBody(receive, request), send)
+            body = RequestBody(receive, request)
+            if (mount := self._mounts.get(request.path)) is not None:
+                await self._serve_mount(mount, request, scope=scope, body=body, send=send)
+            else:
+                await self._respond(request, body, send)
+        except ClientDisconnected:
+            pass
         finally:
             self._stream_limit.leave(request.peer)
+
+    async def _serve_mount(
+        self, mount: Mount, request: Request, *, scope: Scope, body: RequestBody, send: Send
+    ) -> None:
+        cors = self._authorizer.cors_headers(request)
+        reply = await mount.refuse(self._authorizer, request) or await mount.read_body(
+            body, self._timeouts.body_seconds
+        )
+        if isinstance(reply, Response):
+            await body.discard(self._timeouts.discard_seconds)
+            await _send_response(send, reply, (*cors, *_close_if_unread(body)))
+            return
+        exchange = MountedExchange(scope, body, send, content=reply, cors=cors)
+        with self._context.runtime.counters.count_client_request():
+            await mount.serve(exchange, self._context.closing)
 
     async def _respond(self, request: Request, body: RequestBody, send: Send) -> None:
         began = asyncio.get_running_loop().time()

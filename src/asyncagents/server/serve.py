@@ -4,7 +4,7 @@ import asyncio
 import os
 import resource
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from math import ceil
 from pathlib import Path
@@ -28,6 +28,7 @@ from asyncagents.server.discovery import Listing, ServerLock, read_token, remove
 from asyncagents.server.http.connection import HttpConnection, connection_class
 from asyncagents.server.http.peer import UserLookup
 from asyncagents.server.http.timeouts import Timeouts
+from asyncagents.server.mount import Mount
 from asyncagents.server.rate_limit import RateLimit
 from asyncagents.server.route import ServerContext
 from asyncagents.server.routes import ROUTES
@@ -70,6 +71,7 @@ async def open_server(
     *,
     directory: str | Path = ".",
     lock: ServerLock | None = None,
+    mounts: Sequence[Mount] = (),
 ) -> AsyncIterator[Listing]:
     """Serve a runtime over HTTP until the block ends; other programs find it by `server.json` in `data`.
 
@@ -86,7 +88,7 @@ async def open_server(
     timeouts = replace(
         server_options.timeouts, connections=_connection_limit(server_options.timeouts.connections)
     )
-    app = Application(server, authorizer, ROUTES, RateLimit(clock), timeouts=timeouts)
+    app = Application(server, authorizer, ROUTES, RateLimit(clock), timeouts=timeouts, mounts=mounts)
     config = _uvicorn_config(app, timeouts, users)
     with (
         closing(server.blocking),

@@ -16,6 +16,7 @@ from asyncagents.cli.options import (
     json_option,
     project_folder,
 )
+from asyncagents.cli.project.mcp_serve import serve
 from asyncagents.cli.project.open import open_project
 from asyncagents.cli.terminal.screen import one_line, plain, print_table
 from asyncagents.config.env import system_environment
@@ -30,12 +31,15 @@ from asyncagents.tools.mcp.servers import open_servers, tool_name
 @click.group(invoke_without_command=True)
 @click.pass_context
 def mcp(context: click.Context) -> None:
-    """Show the MCP servers of this directory.
+    """Show the MCP servers of this directory, or be one.
 
     Without a subcommand, lists them.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_servers)
+
+
+mcp.add_command(serve)
 
 
 @mcp.command("list")

@@ -247,7 +247,8 @@ def _tune_interpreter() -> None:
 async def _listen(
     runtime: Runtime, options: ServeOptions, directory: Path, *, lock: ServerLock, signals: Signals
 ) -> None:
-    from asyncagents.server.serve import ServerOptions, open_server  # start-up: only with the API
+    from asyncagents.cli.serve.mcp_mount import open_mcp_mount  # start-up: only with the API
+    from asyncagents.server.serve import ServerOptions, open_server
 
     port = options.port if options.port is not None else api_config(system_environment()).port
     server_options = ServerOptions(
@@ -261,7 +262,12 @@ async def _listen(
     )
     watch = _watch_rest(runtime, options, signals)
     while True:
-        async with open_server(runtime, lock.data, server_options, directory=directory, lock=lock) as listing:
+        async with (
+            open_mcp_mount(runtime, lock.data, directory) as mount,
+            open_server(
+                runtime, lock.data, server_options, directory=directory, lock=lock, mounts=(mount,)
+            ) as listing,
+        ):
             _start_work(runtime, options)  # after the API is up
             _tune_interpreter()
             if port and listing.port != port:  # proxies and bookmarks may use the configured port

@@ -43,7 +43,12 @@ from asyncagents.engine.runtime.async_tools import AsyncTools
 from asyncagents.engine.runtime.instances import Instances
 from asyncagents.engine.runtime.readiness import Readiness
 from asyncagents.engine.runtime.rest_check import RestCheck
-from asyncagents.engine.runtime.sessions import Conversations, SessionFactory, complete_session_id
+from asyncagents.engine.runtime.sessions import (
+    Conversations,
+    SessionFactory,
+    SessionOptions,
+    complete_session_id,
+)
 from asyncagents.engine.runtime.tasks import Tasks
 from asyncagents.engine.runtime.transfer import Transfer
 from asyncagents.engine.runtime.wait import SessionWaiter
@@ -123,7 +128,7 @@ class Runtime:
         """Build the parts that clients reach as attributes of the runtime."""
         store, workplaces, clock, webhook = self._store, self._workplaces, self._clock, self.incoming_webhook
         self.conversations = Conversations(
-            store, workplaces, self._session_factory, check=self.defaults.check, pool=self._pool
+            store, workplaces, self._session_factory, self._intake, check=self.defaults.check, pool=self._pool
         )
         self.reverts = self._dispatcher.reverts
         self.reverts.wait_until_stopped = self._aborter.wait_until_stopped
@@ -204,14 +209,8 @@ class Runtime:
 
         The same key again, in the same directory, returns the same session and message.
         """
-        info = self._session_factory(title, None, _absolute(directory), permission)
-        session_key = f"begin:{info.project_id}:{key}" if key is not None else None
-        given = content_hash(title=title, permission=tuple(permission))
-        new = NewSession(info=info, pool=self._pool, key=session_key, hash=given)
-        async with self._intake.lock_key(info.project_id, key):
-            fact = await self._intake.prepare_first_prompt(new, text, key=key, options=options)
-            session, admitted = await self._store.begin_session(new, fact)
-        return session, admitted.message_id
+        new = SessionOptions(directory=_absolute(directory), title=title, permission=permission, key=key)
+        return await self.conversations.begin(new, text, options)
 
     def serve_tree(self, root_id: SessionId | None = None) -> None:
         """Begin to run one tree of sessions, or all, in a runtime that was opened without serving."""

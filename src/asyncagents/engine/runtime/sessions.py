@@ -29,7 +29,8 @@ from asyncagents.domain.conversation.session import (
 )
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
 from asyncagents.engine.input.content_hash import content_hash
-from asyncagents.engine.input.message import require_text, validate_rules
+from asyncagents.engine.input.intake import Intake
+from asyncagents.engine.input.message import PromptOptions, require_text, validate_rules
 from asyncagents.engine.runtime.mcp_servers import GivenMcpServers
 from asyncagents.engine.workplace.workplace import Workplace, Workplaces, workplace_at
 from asyncagents.errors import InvalidInput
@@ -92,6 +93,7 @@ class Conversations:
         store: Store,
         workplaces: Workplaces,
         factory: SessionFactory,
+        intake: Intake,
         *,
         check: Callable[[ModelRef], None],
         pool: str,
@@ -100,6 +102,7 @@ class Conversations:
         self._store = store
         self._workplaces = workplaces
         self._session_factory = factory
+        self._intake = intake
         self._check_model = check
         self._pool = pool
 
@@ -126,6 +129,37 @@ class Conversations:
         if servers:
             self.mcp_servers.keep_values(session, new.mcp_servers)
         return session
+
+    async def begin(
+        self, new: SessionOptions, text: str, options: PromptOptions
+    ) -> tuple[Session, MessageId]:
+        """Create a session and admit its first prompt, in one transaction; return at once.
+
+        The same key again, in the same directory, returns the same session and message. With `new.agent` the
+        session is that agent's own, also a subagent's. `new.model`, `parent_id` and servers are not used.
+        """
+        if new.agent is not None:
+            (await workplace_at(self._workplaces, new.directory)).model(new.agent)
+        info = replace(
+            self._session_factory(new.title, None, new.directory, new.permission),
+            agent=new.agent,
+            metadata=new.metadata,
+        )
+        first = NewSession(
+            info=info,
+            pool=self._pool,
+            key=f"begin:{info.project_id}:{new.key}" if new.key is not None else None,
+            hash=content_hash(
+                title=new.title,
+                permission=tuple(new.permission),
+                agent=new.agent,
+                metadata=new.metadata,
+            ),
+        )
+        async with self._intake.lock_key(info.project_id, new.key):
+            fact = await self._intake.prepare_first_prompt(first, text, key=new.key, options=options)
+            session, admitted = await self._store.begin_session(first, fact)
+        return session, admitted.message_id
 
     async def delete(self, session_id: SessionId) -> None:
         """Delete a session and all its descendants."""
@@ -170,6 +204,8 @@ class Conversations:
         title = fork_title(was.title)
         info = replace(
             self._session_factory(title, None, was.directory, was.permission or ()),
+            agent=was.agent,
+            model=was.model,
             metadata=was.metadata,
             tools=was.tools,
             path=was.path,

@@ -1,6 +1,6 @@
 """Prompts as typed text: the first of a new session, and later ones."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from asyncagents.domain.conversation.message import MessageFormat
 from asyncagents.domain.conversation.session import Rule
@@ -8,6 +8,7 @@ from asyncagents.domain.http_shapes import BeginResult, SendResult, SentFile
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.input.message import PromptOptions
+from asyncagents.engine.runtime.sessions import SessionOptions
 from asyncagents.llm.model import Attachment
 from asyncagents.server.http.body import MOST_PROMPT_BYTES, read_body
 from asyncagents.server.http.messages import Request, Response, json_response
@@ -39,13 +40,19 @@ def _attachment(file: SentFile) -> Attachment:
 
 
 class FirstPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new session with its first prompt; both are created, or neither."""
+    """A new session with its first prompt; both are created, or neither.
+
+    `sessionAgent`: the agent of the session itself, which may be a subagent; `agent` is the one that the
+    prompt is addressed to.
+    """
 
     schema_name: ClassVar[str] = "Beginning"
 
     title: str | None = None
     directory: str | None = None
     permission: tuple[Rule, ...] = ()
+    session_agent: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class FollowUpPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,14 +80,15 @@ class FollowUpPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fiel
 async def begin(server: ServerContext, request: Request) -> Response:
     """Create a session with its first prompt; once per Idempotency-Key."""
     new = read_body(request, FirstPrompt)
-    session, message_id = await server.runtime.begin(
-        new.prompt,
-        title=new.title,
+    wanted = SessionOptions(
         directory=parse_directory(new.directory) if new.directory else directory(server, request),
-        key=idempotency_key(request),
+        title=new.title,
+        agent=new.session_agent,
+        metadata=new.metadata,
         permission=new.permission,
-        **new.prompt_options(),
+        key=idempotency_key(request),
     )
+    session, message_id = await server.runtime.conversations.begin(wanted, new.prompt, new.prompt_options())
     return json_response(BeginResult(session=session, message_id=message_id))
 
 

@@ -1,10 +1,10 @@
-"""Questions become flat forms, and filled forms become answers."""
+"""Questions as a form: its fields, and the answers of a filled form."""
 
 import pytest
 
-from asyncagents.acp.asks import form_schema, read_form
 from asyncagents.domain.call.ask import Option, Question
 from asyncagents.domain.call.call import Answers
+from asyncagents.domain.call.form import form_schema, read_form
 from asyncagents.errors import InvalidInput
 
 OPTIONS = (Option(label="A", description="first"), Option(label="B", description="second"))

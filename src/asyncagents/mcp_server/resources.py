@@ -1,0 +1,211 @@
+"""Tasks and their transcripts as resources, and notifications of their changes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ResourceUpdated
+from mcp_types import (
+    INVALID_PARAMS,
+    EmptyResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+    TextResourceContents,
+    UnsubscribeRequestParams,
+)
+
+from asyncagents.errors import AsyncAgentsError
+from asyncagents.mcp_server.agent_tasks import AgentTasks
+from asyncagents.mcp_server.transcript import write_transcript
+
+ROOT = "asyncagents://tasks"
+TRANSCRIPT = "transcript"
+JSON, TEXT = "application/json", "text/plain"
+LISTED = 50
+"""Tasks that are listed as resources, the newest ones."""
+MOST_SUBSCRIPTIONS = 100
+QUIET_SECONDS = 1.0
+"""Between two notifications of one resource."""
+
+Context = ServerRequestContext[Any, Any]
+TasksOf = Callable[[Context], AgentTasks]
+
+
+def task_uri(task_id: str, *, transcript: bool = False) -> str:
+    return f"{ROOT}/{task_id}/{TRANSCRIPT}" if transcript else f"{ROOT}/{task_id}"
+
+
+def parse_uri(uri: str) -> tuple[str, bool]:
+    """Return the id of the task (empty: all tasks), and whether its transcript is meant."""
+    head, _, rest = uri.rstrip("/").partition(f"{ROOT}/")
+    task_id, _, part = rest.partition("/")
+    if (uri.rstrip("/") == ROOT) or (not head and task_id and part in ("", TRANSCRIPT)):
+        return task_id, part == TRANSCRIPT
+    known = f"{ROOT}, {ROOT}/ID or {ROOT}/ID/{TRANSCRIPT}"
+    raise MCPError(INVALID_PARAMS, f"unknown resource {uri[:200]!r}: use {known}", {"uri": uri})
+
+
+class Followers:
+    """Owns the tasks that follow changes for clients with a lasting connection."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
+
+    def start(self, key: tuple[int, str], action: Coroutine[Any, Any, None]) -> None:
+        """Start to follow. Raises `MCPError` if too many do."""
+        if len(self._tasks) >= MOST_SUBSCRIPTIONS:
+            action.close()
+            raise MCPError(INVALID_PARAMS, f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to")
+        task = self._tasks[key] = self._group.create_task(action)
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    def stop(self, key: tuple[int, str]) -> None:
+        if (task := self._tasks.get(key)) is not None:
+            task.cancel()
+
+    def is_followed(self, key: tuple[int, str]) -> bool:
+        return key in self._tasks
+
+    def stop_all(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+
+@asynccontextmanager
+async def open_followers(server: object) -> AsyncIterator[Followers]:
+    """Open the followers of a server; they end with it."""
+    async with asyncio.TaskGroup() as group:
+        followers = Followers(group)
+        try:
+            yield followers
+        finally:
+            followers.stop_all()
+
+
+class TaskResources:
+    """Handles the requests for resources."""
+
+    def __init__(self, tasks_of: TasksOf) -> None:
+        self._tasks_of = tasks_of
+
+    async def list(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        found = await _refuse_errors(self._tasks_of(context).list(limit=LISTED))
+        all_tasks = Resource(name="tasks", title="All tasks of this project", uri=ROOT, mime_type=JSON)
+        each = [
+            Resource(name=view.task_id, title=view.description, uri=task_uri(view.task_id), mime_type=JSON)
+            for view in found
+        ]
+        return ListResourcesResult(resources=[all_tasks, *each])
+
+    async def list_templates(
+        self, context: Context, params: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        task, transcript = f"{ROOT}/{{id}}", f"{ROOT}/{{id}}/{TRANSCRIPT}"
+        return ListResourceTemplatesResult(
+            resource_templates=[
+                ResourceTemplate(name="task", title="A task", uri_template=task, mime_type=JSON),
+                ResourceTemplate(
+                    name="transcript",
+                    title="The conversation of a task",
+                    uri_template=transcript,
+                    mime_type=TEXT,
+                ),
+            ]
+        )
+
+    async def read(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        task_id, wants_transcript = parse_uri(params.uri)
+        tasks = self._tasks_of(context)
+        if wants_transcript:
+            text = write_transcript(await _refuse_errors(tasks.messages(task_id, limit=1_000)))
+        elif task_id:
+            text = msgspec.json.encode(await _refuse_errors(tasks.view(task_id))).decode()
+        else:
+            text = msgspec.json.encode(await _refuse_errors(tasks.list(limit=LISTED))).decode()
+        content = TextResourceContents(
+            uri=params.uri, mime_type=TEXT if wants_transcript else JSON, text=text
+        )
+        return ReadResourceResult(contents=[content])
+
+    async def subscribe(self, context: Context, params: SubscribeRequestParams) -> EmptyResult:
+        """Notify the client of changes until it unsubscribes or is gone."""
+        followers: Followers = context.lifespan_context
+        key, session = (id(context.session), params.uri), context.session
+        if not followers.is_followed(key):
+            tasks, task_id = self._tasks_of(context), parse_uri(params.uri)[0]
+            await _refuse_errors(tasks.find(task_id))
+
+            async def notify() -> None:
+                await session.send_resource_updated(params.uri)
+
+            followers.start(key, follow_task(tasks, task_id, notify))
+        return EmptyResult()
+
+    async def unsubscribe(self, context: Context, params: UnsubscribeRequestParams) -> EmptyResult:
+        followers: Followers = context.lifespan_context
+        followers.stop((id(context.session), params.uri))
+        return EmptyResult()
+
+    async def listen(
+        self, context: Context, params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """Serve a stream of changes on a protocol without subscriptions of a connection."""
+        bus, tasks = InMemorySubscriptionBus(), self._tasks_of(context)
+        uris = (params.notifications.resource_subscriptions or ())[:MOST_SUBSCRIPTIONS]
+        async with asyncio.TaskGroup() as group:
+            followers = [
+                group.create_task(
+                    follow_task(tasks, parse_uri(uri)[0], partial(bus.publish, ResourceUpdated(uri=uri)))
+                )
+                for uri in uris
+            ]
+            try:
+                return await ListenHandler(bus)(context, params)
+            finally:
+                for follower in followers:
+                    follower.cancel()
+
+
+async def follow_task(tasks: AgentTasks, task_id: str, notify: Callable[[], Awaitable[None]]) -> None:
+    """Call `notify` after changes of a task, at most once a second, until the task is gone."""
+    with suppress(AsyncAgentsError):
+        found = await tasks.find(task_id)
+        client = await tasks.server.client()
+        async with client.events(found.session.id, tree=True) as events:
+            changed = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                sender = group.create_task(_notify_changes(changed, notify))
+                async for _ in events:
+                    changed.set()
+                sender.cancel()
+
+
+async def _notify_changes(changed: asyncio.Event, notify: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await changed.wait()
+        changed.clear()
+        await notify()
+        await asyncio.sleep(QUIET_SECONDS)
+
+
+async def _refuse_errors(action: Awaitable[Any]) -> Any:
+    """Turn errors into those of the protocol."""
+    try:
+        return await action
+    except AsyncAgentsError as error:
+        raise MCPError(INVALID_PARAMS, str(error)) from error
