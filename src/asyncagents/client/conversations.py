@@ -4,7 +4,7 @@ from typing import Any
 
 from asyncagents.client.json_client import JsonClient, build_path
 from asyncagents.domain.conversation.session import Session
-from asyncagents.domain.http_shapes import BeginResult
+from asyncagents.domain.http_shapes import BeginResult, SessionState
 from asyncagents.domain.id import SessionId
 
 
@@ -33,6 +33,10 @@ class ClientConversations:
         body = {name: value for name, value in given.items() if value is not None}
         body |= {"prompt": text, "directory": directory}
         return (await self._http.post("/v1/sessions", BeginResult, body, key=key)).session
+
+    async def find(self, start: str) -> SessionState:
+        """Get the session, with its state, whose id is or unambiguously begins with `start`."""
+        return await self._http.get(build_path("v1", "sessions", start), SessionState, {"prefix": "true"})
 
     async def fork(self, session_id: SessionId, *, key: str | None = None) -> Session:
         """Create a session with a copy of all messages; the same key again returns the same session."""

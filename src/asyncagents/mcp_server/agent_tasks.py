@@ -76,8 +76,8 @@ class AgentTasks:
         """Find a task by its id or an unambiguous beginning of it. Raises `NotFound` for those of others."""
 
         async def read(client: Client) -> FoundTask:
-            session = await client.find_session(start)
-            state = await client.state(session.id)
+            state = await client.conversations.find(start)
+            session = state.session
             root = session if state.root_id == session.id else await client.session(state.root_id)
             return FoundTask(session, root)
 
@@ -87,7 +87,9 @@ class AgentTasks:
         return found
 
     async def view(self, start: str) -> TaskView:
-        found = await self.find(start)
+        return await self.read_view(await self.find(start))
+
+    async def read_view(self, found: FoundTask) -> TaskView:
         return await self.server.call(lambda client: _read_view(client, found))
 
     async def list(self, *, limit: int) -> tuple[TaskView, ...]:

@@ -1,8 +1,9 @@
 """Tasks and their transcripts as resources, and notifications of their changes."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,8 @@ LISTED = 50
 MOST_SUBSCRIPTIONS = 100
 QUIET_SECONDS = 1.0
 """Between two notifications of one resource."""
+
+_log = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 TasksOf = Callable[[Context], AgentTasks]
@@ -167,12 +170,11 @@ class TaskResources:
         """Serve a stream of changes on a protocol without subscriptions of a connection."""
         bus, tasks = InMemorySubscriptionBus(), self._tasks_of(context)
         uris = (params.notifications.resource_subscriptions or ())[:MOST_SUBSCRIPTIONS]
+        followed = {uri: parse_uri(uri)[0] for uri in uris}
         async with asyncio.TaskGroup() as group:
             followers = [
-                group.create_task(
-                    follow_task(tasks, parse_uri(uri)[0], partial(bus.publish, ResourceUpdated(uri=uri)))
-                )
-                for uri in uris
+                group.create_task(follow_task(tasks, task_id, partial(bus.publish, ResourceUpdated(uri=uri))))
+                for uri, task_id in followed.items()
             ]
             try:
                 return await ListenHandler(bus)(context, params)
@@ -182,8 +184,8 @@ class TaskResources:
 
 
 async def follow_task(tasks: AgentTasks, task_id: str, notify: Callable[[], Awaitable[None]]) -> None:
-    """Call `notify` after changes of a task, at most once a second, until the task is gone."""
-    with suppress(AsyncAgentsError):
+    """Call `notify` after changes of a task, at most once a second, until the task or the client is gone."""
+    try:
         found = await tasks.find(task_id)
         client = await tasks.server.client()
         async with client.events(found.session.id, tree=True) as events:
@@ -193,6 +195,8 @@ async def follow_task(tasks: AgentTasks, task_id: str, notify: Callable[[], Awai
                 async for _ in events:
                     changed.set()
                 sender.cancel()
+    except Exception as error:  # noqa: BLE001  the edge of a client: others go on
+        _log.debug("task=%s action=follow ended", task_id, exc_info=error)
 
 
 async def _notify_changes(changed: asyncio.Event, notify: Callable[[], Awaitable[None]]) -> None:

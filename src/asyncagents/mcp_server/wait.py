@@ -22,7 +22,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound, Unavailable
-from asyncagents.mcp_server.agent_tasks import AgentTasks
+from asyncagents.mcp_server.agent_tasks import AgentTasks, FoundTask
 from asyncagents.mcp_server.view import TaskView
 
 LOOK_SECONDS = 5.0
@@ -56,16 +56,11 @@ async def wait_for_tasks(
     now = asyncio.get_running_loop().time
     end, next_report = now() + seconds, now() + LOOK_SECONDS
     found = [await tasks.find(each) for each in starts]
-    waited = WaitedTasks(tasks, [each.session.id for each in found])
-    await waited.look()
-    roots = tuple(dict.fromkeys(each.root.id for each in found))
-    async with _follow_changes(await tasks.server.client(), roots) as changed:
+    waited = WaitedTasks(tasks, found)
+    await waited.look(waited.roots)
+    async with _follow_changes(await tasks.server.client(), waited.roots) as changes:
         while waited.count_stopped() < until and (left := end - now()) > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_SECONDS, left)):
-                    await changed.wait()
-            changed.clear()
-            await waited.look()
+            await waited.look(await changes.wait(min(LOOK_SECONDS, left)) or waited.roots)
             if now() >= next_report:
                 next_report = now() + LOOK_SECONDS
                 await report(waited.describe())
@@ -75,49 +70,74 @@ async def wait_for_tasks(
 class WaitedTasks:
     """The last known views of some tasks."""
 
-    def __init__(self, tasks: AgentTasks, ids: Sequence[SessionId]) -> None:
+    def __init__(self, tasks: AgentTasks, found: Sequence[FoundTask]) -> None:
         self._tasks = tasks
-        self._ids = ids
+        self._found = {each.session.id: each for each in found}
         self._views: dict[SessionId, TaskView] = {}
 
-    async def look(self) -> None:
-        """Read the tasks again that worked when they were read last."""
-        for task_id in dict.fromkeys(self._ids):
+    @property
+    def roots(self) -> frozenset[SessionId]:
+        return frozenset(each.root.id for each in self._found.values())
+
+    async def look(self, roots: frozenset[SessionId]) -> None:
+        """Read the tasks of these trees again that worked when they were read last."""
+        for task_id, found in self._found.items():
             view = self._views.get(task_id)
-            if view is None or view.status == "working":
-                self._views[task_id] = await self._tasks.view(task_id)
+            if found.root.id in roots and (view is None or view.status == "working"):
+                self._views[task_id] = await self._tasks.read_view(found)
 
     def count_stopped(self) -> int:
         """Count the tasks that have ended or want an answer."""
         return sum(view.status != "working" for view in self._views.values())
 
     def views(self) -> tuple[TaskView, ...]:
-        return tuple(self._views[task_id] for task_id in self._ids)
+        return tuple(self._views[task_id] for task_id in self._found)
 
     def describe(self) -> str:
         working = [view for view in self._views.values() if view.status == "working"]
         return working[0].message if len(working) == 1 else f"{len(working)} tasks work"
 
 
+class TreeChanges:
+    """The trees in which something happened since the last wait."""
+
+    def __init__(self) -> None:
+        self._roots: set[SessionId] = set()
+        self._wake = asyncio.Event()
+
+    def add(self, root: SessionId) -> None:
+        self._roots.add(root)
+        self._wake.set()
+
+    async def wait(self, seconds: float) -> frozenset[SessionId]:
+        """Wait for a change, for `seconds` at most, and return the trees that changed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
+        changed, self._roots = frozenset(self._roots), set()
+        return changed
+
+
 @asynccontextmanager
-async def _follow_changes(client: Client, roots: tuple[SessionId, ...]) -> AsyncIterator[asyncio.Event]:
-    """Set an event whenever a task of one of the trees may have ended, or may want an answer."""
-    changed = asyncio.Event()
+async def _follow_changes(client: Client, roots: frozenset[SessionId]) -> AsyncIterator[TreeChanges]:
+    """Collect the trees in which a task may have ended, or may want an answer."""
+    changes = TreeChanges()
     async with asyncio.TaskGroup() as group:
-        readers = [group.create_task(_follow_tree(client, root, changed)) for root in roots]
+        readers = [group.create_task(_follow_tree(client, root, changes)) for root in sorted(roots)]
         try:
-            yield changed
+            yield changes
         finally:
             for reader in readers:
                 reader.cancel()
 
 
-async def _follow_tree(client: Client, root: SessionId, changed: asyncio.Event) -> None:
+async def _follow_tree(client: Client, root: SessionId, changes: TreeChanges) -> None:
     try:
         async with client.events(root, tree=True) as events:
-            changed.set()  # what happened before the stream began is seen by a look
+            changes.add(root)  # what happened before the stream began is seen by a look
             async for event in events:
                 if isinstance(event, _TELLING):
-                    changed.set()
+                    changes.add(root)
     except (NotFound, Unavailable):
-        changed.set()  # the next look raises the error, or finds the server that was started again
+        changes.add(root)  # the next look raises the error, or finds the server that was started again
