@@ -70,7 +70,7 @@ lock: | $(BIN)/python
 	$(COMPILE) pyproject.toml -o requirements/base.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/base.txt -o requirements/dev.txt
 	echo uv | $(COMPILE) - -o requirements/uv.txt
-	$(COMPILE) tests/peer/fastmcp.in -o tests/peer/fastmcp.txt
+	$(COMPILE) tests/peer/fastmcp/requirements.in -o tests/peer/fastmcp/requirements.txt
 
 # Prices and limits of models, from the packages of the lock.
 catalog: $(STAMP)

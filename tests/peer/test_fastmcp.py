@@ -20,14 +20,14 @@ SCRIPT: Script = {"edit": [Reply(text="", tools=(ECHO,)), Reply(text="Edited.")]
 
 @pytest.mark.spec("X-04", "A-04")
 async def test_fastmcp_answers_the_ask_of_a_task_over_stdio_and_http(tmp_path: Path) -> None:
-    python = await install_requirements(HERE / "fastmcp.txt")
+    python = await install_requirements(HERE / "fastmcp" / "requirements.txt")
     async with open_desk(tmp_path, SCRIPT) as (desk, _):
         desk.configure(permission={"*": "allow", "bash": "ask"})
         async with open_desk_server(desk):
             listing = find_server(desk.data)
             assert listing is not None
             process = await asyncio.create_subprocess_exec(
-                *(str(python), str(HERE / "drive" / "fastmcp_client.py"), PROGRAM, str(desk.project)),
+                *(str(python), str(HERE / "fastmcp" / "fastmcp_client.py"), PROGRAM, str(desk.project)),
                 *(listing.url, str(listing.token), "edit"),
                 cwd=tmp_path,
                 env=desk.environment({}),
