@@ -16,6 +16,7 @@ from asyncagents.domain.call.call import Completed, Effect, Failed, Open, OpenKi
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.self_contained import schema_of_type
 from asyncagents.domain.window import BYTES_A_TOKEN, estimate_text
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ToolSpec
@@ -246,17 +247,16 @@ class Tool(Generic[A]):
         return tool
 
     def spec(self) -> ToolSpec:
-        """Return the spec, with an object at the schema's top: some providers follow no reference there."""
+        """Return the spec; its schema has no references, which some providers do not follow.
+
+        Where a type contains itself, `inline_references` says what is kept.
+        """
         if self.parameters is not None:
             return self._spec(self.parameters)
-        (schema,), others = msgspec.json.schema_components([self.args], ref_template="#/$defs/{name}")
-        if "$ref" in schema:
-            name = schema["$ref"].removeprefix("#/$defs/")
-            schema = others[name]
-            if f"'#/$defs/{name}'" not in str(others):  # else it is recursive
-                del others[name]
-        schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
-        return self._spec({**schema, "$defs": others} if others else schema)
+        schema = schema_of_type(self.args)
+        return self._spec(
+            {key: value for key, value in schema.items() if key not in ("title", "description")}
+        )
 
     def _spec(self, parameters: dict[str, Any]) -> ToolSpec:
         tokens = estimate_text(self.description) + len(msgspec.json.encode(parameters)) // BYTES_A_TOKEN

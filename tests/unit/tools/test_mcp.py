@@ -68,11 +68,22 @@ def test_annotations_may_lower_the_effect(hints: types.ToolAnnotations | None, e
 
 
 def test_a_schema_is_passed_on_as_an_object() -> None:
-    tool = _build_tool(
-        types.Tool(name="t", input_schema={"$schema": "x", "required": ["a"], "$defs": {"D": {}}})
-    )
-    assert tool.parameters == {"type": "object", "properties": {}, "required": ["a"], "$defs": {"D": {}}}
+    tool = _build_tool(types.Tool(name="t", input_schema={"$schema": "x", "required": ["a"]}))
+    assert tool.parameters == {"type": "object", "properties": {}, "required": ["a"]}
     assert tool.description == "t"
+
+
+def test_references_of_a_server_are_replaced_unless_they_are_recursive() -> None:
+    flat = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}}
+    deep = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"items": {"$ref": "#/$defs/A"}}}}
+    top = {"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {"type": "string"}}, "type": "object"}}}
+
+    parameters = [
+        _build_tool(types.Tool(name="t", input_schema=each)).parameters for each in (flat, deep, top)
+    ]
+    assert parameters[0] == {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert parameters[1] == {"type": "object", **deep}
+    assert parameters[2] == parameters[0]
 
 
 def test_the_contents_of_an_answer_become_a_text() -> None:

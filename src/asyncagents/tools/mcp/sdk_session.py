@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.call.call import Completed, Effect, Failed
 from asyncagents.domain.envelope import escape_tags
+from asyncagents.domain.self_contained import inline_references
 from asyncagents.engine.workplace.mcp import McpContent, McpPrompt, McpPromptArgument, McpResource
 from asyncagents.errors import ToolError
 from asyncagents.tools.mcp.connection import (
@@ -264,7 +265,8 @@ def describe_error(error: BaseException) -> str:
 
 
 def _build_tool(tool: types.Tool) -> ServerTool:
-    schema = enclose_schema({key: value for key, value in tool.input_schema.items() if key != "$schema"})
+    given = {key: value for key, value in tool.input_schema.items() if key != "$schema"}
+    schema = inline_references(enclose_schema(given))
     return ServerTool(
         name=tool.name,
         description=escape_tags((tool.description or tool.title or tool.name)[:MOST_DESCRIPTION]),
