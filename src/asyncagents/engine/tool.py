@@ -14,6 +14,7 @@ from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.domain.call.ask import Question
 from asyncagents.domain.call.call import Completed, Effect, Failed, Open, OpenKind, Result, WaitFor
 from asyncagents.domain.call.pending_tool import ToolResult
+from asyncagents.domain.call.server_task import ServerTask
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.self_contained import schema_of_type
@@ -167,6 +168,12 @@ class Pending(Struct, frozen=True, kw_only=True):
     """URL of the webhook to send when the call is settled."""
     webhook_secret: Secret | None = None
     """Secret that signs that webhook; default: the context's own."""
+
+
+class PendingAtServer(Pending, frozen=True, kw_only=True):
+    """A call for which an MCP server works: it is polled for the result."""
+
+    server_task: ServerTask
 
 
 class WithFacts(Struct, frozen=True):
