@@ -61,6 +61,16 @@ async def test_the_first_request_of_build_is_small(tmp_path: Path, wire: str) ->
 
 
 @wires
+async def test_no_tool_of_ours_has_a_reference_in_its_schema(tmp_path: Path, wire: str) -> None:
+    tools = written((await first_request(tmp_path, wire, "both"))["tools"])
+
+    assert "todowrite" in tools
+    assert "question" in tools
+    assert '"$ref"' not in tools
+    assert '"$defs"' not in tools
+
+
+@wires
 async def test_the_family_async_task_costs_few_tokens(tmp_path: Path, wire: str) -> None:
     few = await first_request(tmp_path / "few", wire, "asyncagents")
     both = await first_request(tmp_path / "both", wire, "both")

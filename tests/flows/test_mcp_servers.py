@@ -334,9 +334,10 @@ async def test_a_call_is_made_again_only_if_it_was_refused_before_it_ran(tmp_pat
     assert small.sessions == 2
 
 
-async def _outcome(call: Coroutine[Any, Any, Completed | Failed]) -> str:
+async def _outcome(call: Coroutine[Any, Any, object]) -> str:
     try:
         result = await call
     except ToolError as error:
         return str(error)
+    assert isinstance(result, Completed | Failed)
     return result.error if isinstance(result, Failed) else result.output

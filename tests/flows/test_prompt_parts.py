@@ -11,6 +11,7 @@ import pytest
 
 from asyncagents.app.assemble import Setup
 from asyncagents.config.config import CommandConfig, Config
+from asyncagents.domain.call.server_task_state import ServerTaskWorking
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import (
@@ -366,6 +367,15 @@ class Library:
 
     async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[McpContent, ...]:
         return (McpContent(text=f"{server} {name} {arguments}"),)
+
+    async def task_state(self, server: str, task_id: str) -> ServerTaskWorking:
+        raise AssertionError("it has no tasks")
+
+    async def answer_task(self, server: str, task_id: str, responses: dict[str, dict[str, Any]]) -> None:
+        raise AssertionError("it has no tasks")
+
+    async def cancel_task(self, server: str, task_id: str) -> None:
+        raise AssertionError("it has no tasks")
 
 
 class Reading(FixedWorkplace):

@@ -17,12 +17,13 @@ from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.agent.permission import LineageRules, judge
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.call.pending_tool import ToolResult
+from asyncagents.domain.call.server_task import ServerTask
 from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Rule, Session, Tokens
 from asyncagents.domain.window import Window
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
-from asyncagents.engine.tool import AnyTool, AsyncSpec, Outcome, Policy
+from asyncagents.engine.tool import AnyTool, AsyncSpec, Outcome, PendingAtServer, Policy
 from asyncagents.engine.webhook.delivery import DeliveryResponse, SignedRequest, WebhookResponse
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.hooks import HookName, NoHooks
@@ -227,6 +228,7 @@ class Cast:
             Tool("begin", Job, self._begin, spec=AsyncSpec(seconds=864_000)),
             Tool("ship", Job, self._ship, spec=AsyncSpec(seconds=864_000)),
             Tool("build", Job, self._ship, spec=checked),
+            Tool("hand_over", Job, self._hand_over),
             Tool("bash", Command, self._bash),
             Tool("edit", Given, self._edit),
             _sign_off(),
@@ -274,6 +276,12 @@ class Cast:
             metadata={"queue": "fast"},
             **waits,
         )
+
+    async def _hand_over(self, args: Job, context: ToolContext) -> Outcome:
+        """Wait for an MCP server, which no process of a recording can reach."""
+        self._ran(context, "hand_over")
+        task = ServerTask(server="kit", id=f"task-{args.name}", poll_ms=60_000)
+        return PendingAtServer(note=f"{args.name} handed over", external_ref=task.id, server_task=task)
 
     async def _bash(self, args: Command, context: ToolContext) -> Outcome:
         self._ran(context, "bash")

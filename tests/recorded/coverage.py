@@ -84,7 +84,9 @@ FIRST = (
     demand("cut off in a step", "with text", "before text"),
 )
 
-SINCE: dict[str, tuple[Demand, ...]] = {"0.1": FIRST}
+SECOND = (demand("later has", "server_task"),)
+
+SINCE: dict[str, tuple[Demand, ...]] = {"0.1": FIRST, "0.2": SECOND}
 """What recordings must hold from a version on; a state that is new in a version stands there."""
 
 

@@ -17,6 +17,7 @@ from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.engine.call.executor import CallExecutor
 from asyncagents.engine.call.incoming_webhook import IncomingWebhook
+from asyncagents.engine.call.server_task_poller import ServerTaskPoller
 from asyncagents.engine.decide import is_turn_over
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus
@@ -87,6 +88,16 @@ class RuntimeParts(Struct, frozen=True, kw_only=True):
     answers: AnswerWaiters = field(default_factory=AnswerWaiters)
 
 
+class BuiltRuntime(Struct, frozen=True):
+    """A runtime with its parts that work by themselves."""
+
+    runtime: Runtime
+    dispatcher: Dispatcher
+    deliveries: DeliveryLoop
+    poller: ServerTaskPoller
+    titles: Titles
+
+
 @asynccontextmanager
 async def start_runtime(backend: Backend, setup: Setup) -> AsyncIterator[Runtime]:
     """Assemble a runtime and run it until the block ends."""
@@ -109,13 +120,16 @@ async def _run_runtime(backend: Backend, setup: Setup, launcher: TaskLauncher) -
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         parts = _share_parts(backend, setup, launcher, group)
-        runtime, dispatcher, deliveries, titles = _assemble(parts)
+        built = _assemble(parts)
+        runtime, dispatcher = built.runtime, built.dispatcher
         runtime.board.set_task_group(group)
         work = [
             await dispatcher.begin(),
             poll_forever(backend, dispatcher.request_sweep),
-            deliveries.deliver_forever(),
+            built.deliveries.deliver_forever(),
         ]
+        if parts.workplaces.mcp_control is not None:  # else rows wait for a process that has MCP servers
+            work.append(built.poller.poll_forever())
         if backend.session_queue is not None:
             work.append(run_session_queue(backend.session_queue, dispatcher))
         tasks = [group.create_task(each) for each in work]
@@ -128,8 +142,9 @@ async def _run_runtime(backend: Backend, setup: Setup, launcher: TaskLauncher) -
         for task in tasks:
             task.cancel()
         await dispatcher.stop()
-        await deliveries.stop()
-        titles.stop()
+        await built.deliveries.stop()
+        await built.poller.stop()
+        built.titles.stop()
         if setup.plugins is not None:
             await setup.plugins.end()
         runtime.close()
@@ -153,7 +168,7 @@ def _share_parts(
     )
 
 
-def _assemble(parts: RuntimeParts) -> tuple[Runtime, Dispatcher, DeliveryLoop, Titles]:
+def _assemble(parts: RuntimeParts) -> BuiltRuntime:
     backend, store, bus, group = parts.backend, parts.store, parts.bus, parts.group
     titles = Titles(
         store=store,
@@ -173,14 +188,25 @@ def _assemble(parts: RuntimeParts) -> tuple[Runtime, Dispatcher, DeliveryLoop, T
         group=group,
         observer=parts.counters,
     )
+    poller = ServerTaskPoller(
+        store=store,
+        workplaces=parts.workplaces,
+        serving=dispatcher.wait_until_serving,
+        pools=backend.pools,
+        clock=backend.clock,
+        group=group,
+        count_poll=parts.counters.polls.add,
+        observer=parts.counters,
+    )
     store.listen(deliveries.on_commit)
+    store.listen(poller.on_commit)
     store.listen(_commit_listener(dispatcher, parts))
     runtime = _build_runtime(parts, dispatcher)
     connect_peers(backend, dispatcher, parts.limits, bus=bus, answers=parts.answers)
     runtime.tasks.is_served_elsewhere = backend.peers.is_served
     if parts.setup.plugins is not None:
         parts.setup.plugins.begin(runtime, bus, group)
-    return runtime, dispatcher, deliveries, titles
+    return BuiltRuntime(runtime, dispatcher, deliveries, poller, titles)
 
 
 def _commit_listener(dispatcher: Dispatcher, parts: RuntimeParts) -> Callable[[Commit], None]:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from asyncagents.domain.agent.external_session import ExternalSession
 from asyncagents.domain.call.call import Call, Open, Running
+from asyncagents.domain.call.server_task import ServerTask
 from asyncagents.domain.conversation.failure import Failure, MessageAbortedError, describe_failure
 from asyncagents.domain.envelope import one_line
 from asyncagents.domain.id import SessionId
@@ -16,7 +17,7 @@ from asyncagents.domain.task.task import Task
 WhyCode: TypeAlias = Literal[
     "working", "tool", "ready", "no_worker", "queued", "permission", "question", "task", "async", "wait",
     "retry", "tasks", "held", "aborted", "blocked", "crash_loop", "failed", "idle", "unreadable",
-    "no_model", "external_agent",
+    "no_model", "external_agent", "server_task",
 ]  # fmt: skip
 FILE_POOL = "local"
 """The pool of sessions in an SQLite file, which any `run` on the machine can serve."""
@@ -170,12 +171,24 @@ def _waiting(situation: Situation, calls: list[Call]) -> Why:
             what = "decide" if state.approval else "answer"
             sentence = _waits_for_person(situation, first, state, f'{what} "{one_line(asked)}"')
             return _why(situation, "question", sentence, first.ask_id or first.id, first.id)
+        case "async" if first.server_task is not None:
+            sentence = _waits_for_server(situation, first, first.server_task, state)
+            return _why(situation, "server_task", sentence, first.id)
         case "async":
             ids = [call.id for call in calls if call.open and call.open.kind == "async"]
             sentence = (
                 f"It waits for the result of {one_line(first.tool)} ({first.id}){_until(situation, state)}."
             )
             return _why(situation, "async", sentence, *ids)
+
+
+def _waits_for_server(situation: Situation, call: Call, task: ServerTask, state: Open) -> str:
+    server, until = one_line(task.server), _until(situation, state)
+    sentence = f"It waits for a task of the MCP server {server} ({one_line(call.tool)}, {call.id}){until}"
+    if task.failures:
+        tries = "once" if task.failures == 1 else f"{task.failures} times in a row"
+        return f"{sentence}; the server could not be asked {tries}, the log says why."
+    return f"{sentence}; the server is asked every {task.poll_ms / 1000:g} s."
 
 
 def _rank(order: dict[str, int], call: Call) -> int:

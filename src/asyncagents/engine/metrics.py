@@ -92,6 +92,8 @@ class Counters:
         self.faults = LabelledCounter()
         self.stuck = LabelledCounter()
         """Due rows that could not be expired, by kind."""
+        self.polls = LabelledCounter()
+        """Polls of MCP servers whose tasks work for calls, by what they learned."""
         self.responses = LabelledCounter()
         self.response_seconds = Histogram()
         self.streams = 0

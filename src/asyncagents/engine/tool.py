@@ -14,8 +14,10 @@ from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.domain.call.ask import Question
 from asyncagents.domain.call.call import Completed, Effect, Failed, Open, OpenKind, Result, WaitFor
 from asyncagents.domain.call.pending_tool import ToolResult
+from asyncagents.domain.call.server_task import ServerTask
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.self_contained import schema_of_type
 from asyncagents.domain.window import BYTES_A_TOKEN, estimate_text
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ToolSpec
@@ -168,6 +170,12 @@ class Pending(Struct, frozen=True, kw_only=True):
     """Secret that signs that webhook; default: the context's own."""
 
 
+class PendingAtServer(Pending, frozen=True, kw_only=True):
+    """A call for which an MCP server works: it is polled for the result."""
+
+    server_task: ServerTask
+
+
 class WithFacts(Struct, frozen=True):
     """A result, or a wait, and facts that commit in the same transaction."""
 
@@ -246,17 +254,16 @@ class Tool(Generic[A]):
         return tool
 
     def spec(self) -> ToolSpec:
-        """Return the spec, with an object at the schema's top: some providers follow no reference there."""
+        """Return the spec; its schema has no references, which some providers do not follow.
+
+        Where a type contains itself, `inline_references` says what is kept.
+        """
         if self.parameters is not None:
             return self._spec(self.parameters)
-        (schema,), others = msgspec.json.schema_components([self.args], ref_template="#/$defs/{name}")
-        if "$ref" in schema:
-            name = schema["$ref"].removeprefix("#/$defs/")
-            schema = others[name]
-            if f"'#/$defs/{name}'" not in str(others):  # else it is recursive
-                del others[name]
-        schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
-        return self._spec({**schema, "$defs": others} if others else schema)
+        schema = schema_of_type(self.args)
+        return self._spec(
+            {key: value for key, value in schema.items() if key not in ("title", "description")}
+        )
 
     def _spec(self, parameters: dict[str, Any]) -> ToolSpec:
         tokens = estimate_text(self.description) + len(msgspec.json.encode(parameters)) // BYTES_A_TOKEN

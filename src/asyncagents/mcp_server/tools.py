@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeAlias
 
-import msgspec
 from mcp_types import InputRequiredResult, Tool, ToolAnnotations
 from msgspec import Meta, Struct
 
 from asyncagents.domain.call.call import Answers, Once, Reject
+from asyncagents.domain.self_contained import schema_of_type
 from asyncagents.errors import InvalidInput
 from asyncagents.mcp_server.agent_tasks import AgentTasks, Launch
 from asyncagents.mcp_server.asking import answer_forms, ask_person, put_asks, request_input
@@ -210,27 +210,10 @@ class AgentTool(Struct, frozen=True, kw_only=True):
             name=self.name,
             title=self.title,
             description=(files(__package__) / f"{self.name}.txt").read_text().strip(),
-            input_schema=self_contained_schema(self.args),
-            output_schema=self_contained_schema(self.output),
+            input_schema=schema_of_type(self.args),
+            output_schema=schema_of_type(self.output),
             annotations=self.annotations,
         )
-
-
-def self_contained_schema(kind: type[Struct]) -> dict[str, Any]:
-    """Return the JSON schema of a type, with all definitions in place."""
-    (schema,), definitions = msgspec.json.schema_components([kind], ref_template="{name}")
-    placed: dict[str, Any] = _place(schema, definitions)
-    return placed
-
-
-def _place(schema: Any, definitions: dict[str, Any]) -> Any:
-    if isinstance(schema, list):
-        return [_place(each, definitions) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _place(definitions[schema["$ref"]], definitions)
-    return {name: _place(value, definitions) for name, value in schema.items()}
 
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -29,6 +29,7 @@ from asyncagents.store.verb import (
     page,
     pending,
     revert,
+    server_task,
     session,
     session_update,
     shell,
@@ -80,6 +81,16 @@ class DeliveryStore(VerbRunner):
     forget = write_verb(delivery.forget_ended)
     get = read_verb(delivery.delivery)
     list = read_verb(delivery.deliveries)
+
+
+class PollStore(VerbRunner):
+    """Tasks of MCP servers that work for calls: which are to be polled, and what was learned of them."""
+
+    due = read_verb(server_task.due_polls)
+    claim = write_verb(server_task.claim_poll)
+    note_state = write_verb(server_task.note_state)
+    note_answered = write_verb(server_task.note_answered)
+    note_cancelled = write_verb(server_task.note_cancelled)
 
 
 class DueStore(VerbRunner):

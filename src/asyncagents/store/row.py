@@ -262,7 +262,18 @@ async def put_call(tx: Tx, call: Call, *, publish: bool = True) -> None:
         old = await tx.one("call", call.id)
         assert old is not None
         await tx.one("put_call", *columns, *merge_body(old[0], old[1], call), rev)
+    if call.later is not None and call.later.server_task is not None:
+        await schedule_poll(tx, call)
     await put_part(tx, render(call), publish=publish)
+
+
+async def schedule_poll(tx: Tx, call: Call) -> None:
+    """Schedule when the server of a call's task is asked, or told something."""
+    delay = call.next_poll_ms
+    at = None if delay is None else tx.now + delay
+    if at is not None:
+        tx.schedule(at)
+    await tx.run("set_poll", at, call.id)
 
 
 async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) -> None:

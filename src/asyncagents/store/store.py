@@ -16,6 +16,7 @@ from asyncagents.store.facade import (
     ExternalStore,
     HealthStore,
     PendingStore,
+    PollStore,
     RevertStore,
     TransferStore,
 )
@@ -61,6 +62,7 @@ class Store(VerbRunner):
         super().__init__(database)
         self.listen = database.listen
         self.pending = PendingStore(database)
+        self.polls = PollStore(database)
         self.deliveries = DeliveryStore(database)
         self.due, self.health = DueStore(database), HealthStore(database)
         self.external = ExternalStore(database)

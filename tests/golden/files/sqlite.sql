@@ -7,6 +7,7 @@ CREATE INDEX call_kept ON call (due, state, pending) WHERE state = 'settled' AND
 CREATE INDEX call_part ON call (part_id);
 CREATE INDEX call_pending ON call (pending, id) WHERE pending IS NOT NULL;
 CREATE INDEX call_pending_session ON call (session_id, pending, id) WHERE pending IS NOT NULL;
+CREATE INDEX call_poll ON call (poll_at) WHERE poll_at IS NOT NULL;
 CREATE INDEX call_rev ON call (rev);
 CREATE INDEX call_secret_session ON call_secret (session_id);
 CREATE INDEX call_session ON call (session_id, id);
@@ -86,7 +87,7 @@ CREATE TABLE call (
   body BLOB NOT NULL,
   version INTEGER NOT NULL,
   rev INTEGER NOT NULL
-, tool TEXT NOT NULL DEFAULT '', pending TEXT) WITHOUT ROWID;
+, tool TEXT NOT NULL DEFAULT '', pending TEXT, poll_at INTEGER) WITHOUT ROWID;
 CREATE TABLE call_secret (
   call_id TEXT NOT NULL,
   direction TEXT NOT NULL,

@@ -29,6 +29,7 @@ SCENES: Scenes = {
     "shown meanwhile": [[say("Not yet.")], [say("Now it is here.")]],
     "shown and told": [[call("ship", name="told")], [say("Never said first.")]],
     "told meanwhile": [[say("Wait.")], [say("I was told.")]],
+    "handed over": [[call("hand_over", name="report")], [say("It was written.")]],
     "nap over": [[call("wait", seconds=30, reminder="tea")], [say("Rested.")]],
     "nap cut short": [[call("wait", seconds=9_000)], [say("Awake.")]],
     "nap cut short by": [[say("I am here.")]],
@@ -63,6 +64,7 @@ async def play(recorder: Recorder) -> None:
         await _show(at)
         await _nap(at)
         await _hold(at)
+        await at.prompt("handed over")
         await at.prompted("result came first")
         early, _ = await at.runtime.open_calls(at.id("result came first"))
         await at.runtime.complete(early.id, "the first of two")

@@ -17,6 +17,7 @@ import pytest
 from asyncagents.config.config import Config, McpConfig
 from asyncagents.config.env import system_environment
 from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.call.server_task import ServerTask
 from asyncagents.domain.conversation.mcp_server import NewMcpServer
 from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
@@ -152,9 +153,17 @@ def free_port() -> int:
 @asynccontextmanager
 async def open_remote_server(ledger: Ledger, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     """A server by HTTP, once it listens."""
+    async with open_http_server(SERVER, port, {**COMPILED, "LEDGER": str(ledger.file)}) as process:
+        yield process
+
+
+@asynccontextmanager
+async def open_http_server(
+    program: str, port: int, environment: Mapping[str, str]
+) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, SERVER, str(port)),
-        env={**os.environ, **COMPILED, "LEDGER": str(ledger.file)},
+        *(sys.executable, program, str(port)),
+        env={**os.environ, **environment},
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
@@ -182,4 +191,6 @@ async def call_tool(client: McpClient, tool: str, **arguments: Any) -> Completed
     await client.request(lambda connection: connection.list_tools())
     (offer,) = [each for each in client.tools if each.name == tool]
     async with asyncio.timeout(PATIENCE):
-        return await client.call_tool(offer, arguments, TOOL_CONTEXT)
+        answer = await client.call_tool(offer, arguments, TOOL_CONTEXT)
+    assert not isinstance(answer, ServerTask)
+    return answer

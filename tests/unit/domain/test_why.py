@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from asyncagents.domain.agent.external_session import ExternalSession, PromptUnderWay
 from asyncagents.domain.call.ask import Question, QuestionRequest
-from asyncagents.domain.call.call import Requested, Running, WaitFor
+from asyncagents.domain.call.call import AsyncState, Requested, Running, WaitFor
+from asyncagents.domain.call.server_task import ServerTask
 from asyncagents.domain.conversation.failure import aborted_error, api_error, unknown_error
 from asyncagents.domain.id import MessageId, OwnerId, QuestionId, RequestId, SessionId
 from asyncagents.domain.session_state import Backoff, Control
@@ -44,6 +45,8 @@ SHIP = replace(
         questions=(Question(question="Ship it?", header="", options=()),),
     ),
 )
+AT_SERVER = AsyncState(server_task=ServerTask(server="kit", id="task-1", poll_ms=5_000))
+OUT_OF_REACH = AsyncState(server_task=ServerTask(server="kit", id="task-1", failures=3))
 TASK = replace(open_state("task"), metadata={"sessionId": CHILD})
 
 
@@ -74,6 +77,17 @@ CASES: list[tuple[Situation, WhyCode, str]] = [
     (situation(calls=(call(WATCH),)), "wait", "for task ses_child to end, at most 9 s more"),
     (situation(calls=(call(open_state("wait", due=NOW + 9_000)),)), "wait", "It waits, at most 9 s more."),
     (situation(calls=(call(open_state("async")),)), "async", "the result of deploy (tool_1)"),
+    (
+        situation(calls=(call(open_state("async", due=NOW + 9_000), later=AT_SERVER),)),
+        "server_task",
+        "It waits for a task of the MCP server kit (deploy, tool_1), at most 9 s more; "
+        "the server is asked every 5 s.",
+    ),
+    (
+        situation(calls=(call(open_state("async"), later=OUT_OF_REACH),)),
+        "server_task",
+        "(deploy, tool_1); the server could not be asked 3 times in a row, the log says why.",
+    ),
     (
         situation(RUNS, owner_lives=True, external=EXTERNAL),
         "external_agent",

@@ -6,13 +6,24 @@ import mcp_types as types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
 
 from asyncagents.domain.call.call import Completed, Failed
 from asyncagents.domain.call.result_file import MOST_FILES, MOST_IMAGE_BYTES, ResultFile
+from asyncagents.domain.call.server_task import ServerTask
+from asyncagents.errors import ToolError
 from asyncagents.tools.mcp.connection import TAIL_LINE_CHARS, TAIL_LINES, LogTail
 from asyncagents.tools.mcp.content import prompt_of, result_of
 from asyncagents.tools.mcp.sdk_session import _build_tool, _effect
 from asyncagents.tools.mcp.servers import tool_name
+from asyncagents.tools.mcp.task_extension import (
+    NO_USABLE_ID,
+    CreatedTask,
+    read_task,
+    send_cancel,
+    server_task,
+)
 from tests.support.mcp.server import DOT
 
 
@@ -68,11 +79,22 @@ def test_annotations_may_lower_the_effect(hints: types.ToolAnnotations | None, e
 
 
 def test_a_schema_is_passed_on_as_an_object() -> None:
-    tool = _build_tool(
-        types.Tool(name="t", input_schema={"$schema": "x", "required": ["a"], "$defs": {"D": {}}})
-    )
-    assert tool.parameters == {"type": "object", "properties": {}, "required": ["a"], "$defs": {"D": {}}}
+    tool = _build_tool(types.Tool(name="t", input_schema={"$schema": "x", "required": ["a"]}))
+    assert tool.parameters == {"type": "object", "properties": {}, "required": ["a"]}
     assert tool.description == "t"
+
+
+def test_references_of_a_server_are_replaced_unless_they_are_recursive() -> None:
+    flat = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}}
+    deep = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"items": {"$ref": "#/$defs/A"}}}}
+    top = {"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {"type": "string"}}, "type": "object"}}}
+
+    parameters = [
+        _build_tool(types.Tool(name="t", input_schema=each)).parameters for each in (flat, deep, top)
+    ]
+    assert parameters[0] == {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert parameters[1] == {"type": "object", **deep}
+    assert parameters[2] == parameters[0]
 
 
 def test_the_contents_of_an_answer_become_a_text() -> None:
@@ -172,3 +194,22 @@ def test_a_prompt_with_several_roles_names_them() -> None:
     assert [each.text for each in prompt_of(types.GetPromptResult(messages=[hello]))] == ["Hello"]
     both = prompt_of(types.GetPromptResult(messages=[hello, answer]))
     assert [each.text for each in both] == ["user: Hello", "assistant: Hi"]
+
+
+async def test_a_server_that_offers_no_tasks_any_more_has_not_lost_them() -> None:
+    async with Client(MCPServer("plain")) as client:
+        for asked in (read_task(client, "kit", "task-1"), send_cancel(client, "task-1")):
+            with pytest.raises(ToolError, match="does not offer tasks at the moment"):
+                await asked
+
+
+@pytest.mark.parametrize("task_id", ["", "x" * 1_001, "a\0b", "a\ud800"])
+def test_a_task_without_a_usable_id_is_in_doubt(task_id: str) -> None:
+    created = CreatedTask(resultType="task", taskId=task_id)
+    assert server_task("kit", created) == Failed(NO_USABLE_ID, metadata={"inDoubt": True})
+
+
+@pytest.mark.parametrize(("wanted", "polled"), [(None, 1_000), (10, 1_000), (5_000, 5_000), (10**9, 60_000)])
+def test_the_interval_of_a_server_is_kept_within_limits(wanted: int | None, polled: int) -> None:
+    created = CreatedTask(resultType="task", taskId="task-1", pollIntervalMs=wanted)
+    assert server_task("kit", created) == ServerTask(server="kit", id="task-1", poll_ms=polled)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
 from asyncagents.domain.call.result_file import ResultFile, file_parts
+from asyncagents.domain.call.server_task import ServerTask
 from asyncagents.domain.conversation.part import (
     PartTime,
     ToolCompleted,
@@ -115,6 +116,8 @@ class AsyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The address of the webhook that is sent when the call is settled."""
     checked: bool = False
     """Whether its tool validates a result before the call is settled."""
+    server_task: ServerTask | None = None
+    """The task of an MCP server that brings the result."""
 
 
 class Requested(Struct, frozen=True, tag="requested"):
@@ -255,6 +258,33 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def open(self) -> Open | None:
         return self.state if isinstance(self.state, Open) else None
+
+    @property
+    def server_task(self) -> ServerTask | None:
+        """The task of an MCP server that works for it; None also if that needs nothing more from us."""
+        task = self.later.server_task if self.later else None
+        return None if task is None or task.over else task
+
+    @property
+    def reply_to_send(self) -> Answers | Reject | None:
+        """A person's reply to the forms of the server that works on a task for the call."""
+        task, state = self.server_task, self.open
+        if task is None or not task.requests or state is None or state.question is not None:
+            return None
+        return self.reply if isinstance(self.reply, Answers | Reject) else None
+
+    @property
+    def next_poll_ms(self) -> int | None:
+        """How long to wait until the server of its task is asked, or told something; None: it never is."""
+        task = self.server_task
+        if task is None or (self.open is None and not self.is_settled):
+            return None
+        at_once = (self.is_settled and not task.cancels) or (self.reply_to_send and not task.failures)
+        return 0 if at_once else task.next_poll_ms
+
+    def with_server_task(self, task: ServerTask) -> "Call":
+        assert self.later is not None, "a call with a task of a server is a pending call"
+        return replace(self, later=replace(self.later, server_task=task))
 
     @property
     def asking(self) -> bool:

@@ -111,6 +111,14 @@ def without_webhook(call: Call) -> Call:
     return replace(call, later=replace(call.later, webhook_url=""))
 
 
+def without_server_task(call: Call) -> Call:
+    """Drop the task of an MCP server and its forms: an untrusted export may name the task of another call."""
+    if call.later is None or call.later.server_task is None:
+        return call
+    call = replace(call, later=replace(call.later, server_task=None))
+    return replace(call, state=replace(call.open, question=None), ask_id=None) if call.open else call
+
+
 def call_from_record(
     pending_call: PendingToolCall, part: ToolPart, *, turn: int, agent: str, shown: bool
 ) -> Call:

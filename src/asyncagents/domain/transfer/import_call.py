@@ -15,6 +15,7 @@ from asyncagents.domain.transfer.call_records import (
     at_rest,
     call_from_mark,
     call_from_record,
+    without_server_task,
     without_webhook,
 )
 from asyncagents.domain.transfer.legacy import Json
@@ -37,6 +38,8 @@ class CallImporter:
         self.calls: list[Call] = []
         self.dropped_webhook = False
         """Whether a webhook address was dropped."""
+        self.dropped_server_task = False
+        """Whether a task of an MCP server was dropped."""
 
     def import_part(self, part: ToolPart, plain: Json, mark: dict[str, Any] | None) -> Json:
         """Return the JSON of the imported part and collect its call."""
@@ -86,7 +89,8 @@ class CallImporter:
         if not self._trusted:
             hushed = without_webhook(call)
             self.dropped_webhook = self.dropped_webhook or hushed is not call
-            call = hushed
+            call = without_server_task(hushed)
+            self.dropped_server_task = self.dropped_server_task or call is not hushed
         self.calls.append(call)
         rendered: Json = msgspec.json.decode(encode(render(call)))
         return {**plain, "state": rendered["state"]}

@@ -150,6 +150,8 @@ def _import_remarks(info: Json, terms: ImportTerms, calls: CallImporter) -> Iter
         yield "MCP servers of the session, which run programs, were left out"
     if calls.dropped_webhook:
         yield "webhook addresses for results were left out"
+    if calls.dropped_server_task:
+        yield "tasks of MCP servers were left out: their calls wait for a result from outside"
     if terms.orphan:
         parent = str(info.get("parentID"))[:140]
         yield f"its parent {parent} is missing here or has worked here since, so it has no parent now"

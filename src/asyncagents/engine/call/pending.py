@@ -21,7 +21,7 @@ from asyncagents.domain.call.reply import DECISION_OPTIONS, unanswered_result
 from asyncagents.domain.fact import Fact, KeepSecret
 from asyncagents.domain.id import Ids
 from asyncagents.domain.text import shorten_middle
-from asyncagents.engine.tool import AnyTool, AsyncSpec, Pending
+from asyncagents.engine.tool import AnyTool, AsyncSpec, Pending, PendingAtServer
 
 WARN_SHARE = 10
 MAX_WARN_MS = 3_600_000
@@ -140,6 +140,7 @@ def _async_state(pending: Pending, spec: AsyncSpec | None, due: int | None) -> A
         external_ref=pending.external_ref,
         webhook_url=pending.webhook_url,
         checked=spec is not None and spec.validate is not None,
+        server_task=pending.server_task if isinstance(pending, PendingAtServer) else None,
     )
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from asyncagents.domain.body import encode_body
 from asyncagents.domain.conversation.message import JsonFormat, MessageFormat, TextFormat
+from asyncagents.domain.self_contained import inline_references
 from asyncagents.errors import InvalidInput
 
 DEFAULT_RETRIES = 2
@@ -108,7 +109,14 @@ def find_violations(schema: dict[str, Any], value: Any) -> str | None:
 
 
 def tool_parameters(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema for the arguments of a tool: one that is not an object is wrapped in one."""
+    """Return a schema for the arguments of a tool: one that is not an object is wrapped in one.
+
+    It has no references. Where that loosens it, the answer is still checked against the schema itself.
+    """
+    return inline_references(_wrap(schema), recursive=True)
+
+
+def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
     if _is_object(schema):
         return schema
     inside = {key: value for key, value in schema.items() if key not in ("$defs", "definitions", "$schema")}

@@ -44,7 +44,8 @@ class RestCheck:
         times = await self._store.due_times()
         until = self._clock.now() + HORIZON_MS
         if times.backoff is not None or any(
-            time is not None and time <= until for time in (times.call, times.task, times.delivery)
+            time is not None and time <= until
+            for time in (times.call, times.task, times.delivery, times.poll)
         ):
             return True
         for pool in self._pools:
@@ -65,7 +66,8 @@ class RestCheck:
     async def remainder(self) -> Remainder:
         """Count what stays, each kind up to a limit."""
         times, census = await self._store.due_times(), await self._store.census.take(self._pools[0])
-        due = [time for time in (times.call, times.task, times.delivery) if time is not None]
+        every = times.call, times.task, times.delivery, times.poll
+        due = [time for time in every if time is not None]
         stuck = 0
         for pool in self._pools:
             for session_id in await self._store.sessions_with_work(pool, limit=MOST_CHECKED):

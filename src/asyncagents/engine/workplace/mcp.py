@@ -1,10 +1,11 @@
 """MCP servers of a directory besides their tools: resources, prompts, and their states."""
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from asyncagents.config.config import McpConfig
+from asyncagents.domain.call.server_task_state import ServerTaskEnded, ServerTaskWorking
 from asyncagents.domain.conversation.mcp_server import SessionMcpServer
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.workplace.session_servers import VALUES_MISSING, SessionServers, TreeServers
@@ -47,7 +48,7 @@ class McpPrompt(Struct, frozen=True, kw_only=True):
 
 
 class McpResources(Protocol):
-    """Resources and prompts of the servers. Raises only `ToolError`, for a server that is not available."""
+    """Resources, prompts and tasks of servers. Raises only `ToolError`, for one that is not available."""
 
     async def list_resources(self) -> tuple[McpResource, ...]:
         """List the resources of all servers, in order; unreachable servers are skipped."""
@@ -62,6 +63,18 @@ class McpResources(Protocol):
     async def get_prompt(
         self, server: str, name: str, arguments: dict[str, str]
     ) -> tuple[McpContent, ...]: ...
+
+    async def task_state(self, server: str, task_id: str) -> ServerTaskWorking | ServerTaskEnded:
+        """Ask a server how one of its tasks goes on."""
+        ...
+
+    async def answer_task(self, server: str, task_id: str, responses: dict[str, dict[str, Any]]) -> None:
+        """Send the responses to forms of a task."""
+        ...
+
+    async def cancel_task(self, server: str, task_id: str) -> None:
+        """Ask a server to cancel a task; whether it does is up to the server."""
+        ...
 
 
 class McpServerState(Struct, frozen=True, kw_only=True):

@@ -36,6 +36,16 @@ async def prompted_place(store: Store, workplaces: Workplaces, session: Session)
     return await workplace_at(workplaces, session.directory, tree=tree)
 
 
+async def polled_place(store: Store, workplaces: Workplaces, session: Session) -> Workplace:
+    """Return the workplace of a session for which an MCP server works; its tree need not have worked here."""
+    tree = None
+    if workplaces.mcp_control is not None:
+        root_id, notes = (await store.control(session.id)).root_id, workplaces.mcp_control.session_servers
+        servers = await _tree_servers(store, notes, session, root_id)
+        tree = TreeServers(root_id=root_id, servers=servers) if servers else None
+    return await workplace_at(workplaces, session.directory, tree=tree)
+
+
 async def _tree_servers(
     store: Store, notes: SessionServers, session: Session, root_id: SessionId
 ) -> tuple[SessionMcpServer, ...]:

@@ -85,6 +85,7 @@ def _process_metrics(counters: Counters) -> Iterator[str]:
     yield from _histogram("tool_call_seconds", "Duration of tool calls.", counters.call_seconds, "tool")
     yield from _counter("results", "Results that came from outside.", counters.results, "tool", "outcome")
     yield from _counter("faults", "Unexpected exceptions.", counters.faults, "edge")
+    yield from _counter("server_task_polls", "Polls of MCP servers for tasks.", counters.polls, "outcome")
     yield from _counter("stuck_rows", "Due rows that could not be processed.", counters.stuck, "kind")
     yield from _counter("http_requests", "HTTP requests.", counters.responses, "route", "status")
     yield from _histogram(

@@ -13,11 +13,13 @@ from asyncagents.domain.call.call import (
     CallState,
     Once,
     Open,
+    Reject,
     Reply,
     Requested,
     Running,
     Settled,
 )
+from asyncagents.domain.call.elicitation import form_responses
 from asyncagents.domain.call.reply import describe_reply, reply_result
 from asyncagents.domain.envelope import one_line
 from asyncagents.errors import Conflict, InvalidInput, NotFound
@@ -34,6 +36,7 @@ from asyncagents.store.verb.answer_event import publish_answers, publish_reply
 from asyncagents.store.verb.approval import approvals, approve, approved_as, covers
 from asyncagents.store.verb.settle import check_deadline, result_excerpt, settle_open
 
+FORM_FILLED = "A person has answered; the answer is sent to the server."
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
@@ -54,13 +57,29 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
     call = replace(call, answered_by=by)
     if isinstance(reply, Once | Always):
         return await _approve(tx, call, state, reply)
+    if call.server_task is not None:
+        return await _fill_form(tx, call, state, reply)
     result = reply_result(state, reply, by)
+    _publish(tx, call, reply)
+    row = await require_session(tx, call.session_id)
+    return await settle_open(tx, row, replace(call, reply=reply), result)
+
+
+async def _fill_form(tx: Tx, call: Call, state: Open, reply: Answers | Reject) -> Call:
+    """Store the reply to the forms of a server: it is sent there, and the call goes on."""
+    assert call.server_task is not None, "checked by the caller"
+    form_responses(call.server_task.requests, reply)  # raises for answers that do not fit
+    _publish(tx, call, reply)
+    filled = replace(call, reply=reply, state=replace(state, question=None, note=FORM_FILLED))
+    await put_call(tx, filled)
+    return filled
+
+
+def _publish(tx: Tx, call: Call, reply: Answers | Reject) -> None:
     if isinstance(reply, Answers):
         publish_answers(tx, call, reply.answers)
     else:
         publish_reply(tx, call, "reject")
-    row = await require_session(tx, call.session_id)
-    return await settle_open(tx, row, replace(call, reply=reply), result)
 
 
 async def _find_asking_call(tx: Tx, ask_id: str) -> Call | None:

@@ -66,6 +66,8 @@ class DueTimes(Struct, frozen=True):
     task: int | None
     backoff: int | None
     delivery: int | None
+    poll: int | None = None
+    """Of an MCP server whose task works for a call; not while a person is asked."""
 
 
 async def session(tx: Tx, session_id: SessionId) -> Session:
@@ -264,12 +266,13 @@ async def next_due(tx: Tx) -> int | None:
 
 
 async def due_times(tx: Tx) -> DueTimes:
-    """Read when the first call, task, backoff and outgoing webhook are due."""
+    """Read when the first call, task, backoff, outgoing webhook and poll of a server are due."""
     return DueTimes(
         call=await _first_time(tx, "next_due"),
         task=await _first_time(tx, "next_deadline"),
         backoff=await _first_time(tx, "next_backoff"),
         delivery=await _first_time(tx, "first_owed"),
+        poll=await _first_time(tx, "first_poll"),
     )
 
 

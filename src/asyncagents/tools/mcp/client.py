@@ -14,6 +14,7 @@ from msgspec import Struct
 from asyncagents.config.config import McpConfig
 from asyncagents.config.file.hide import command_secrets, url_secrets
 from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.call.server_task import ServerTask
 from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
@@ -124,7 +125,7 @@ class McpClient:
 
     async def call_tool(
         self, tool: ServerTool, arguments: dict[str, Any], context: ToolContext
-    ) -> Completed | Failed:
+    ) -> Completed | Failed | ServerTask:
         """Call a tool; if the connection is lost, call it again only if that does no harm."""
         harmless = tool.effect != "once"
         try:

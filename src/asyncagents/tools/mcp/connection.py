@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Completed, Effect, Failed
+from asyncagents.domain.call.server_task import ServerTask
+from asyncagents.domain.call.server_task_state import ServerTaskEnded, ServerTaskWorking
 from asyncagents.engine.workplace.mcp import McpContent, McpPrompt, McpResource
 from asyncagents.errors import ToolError
 
@@ -45,7 +47,13 @@ class McpConnection(Protocol):
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], report: Callable[[dict[str, Any]], None]
-    ) -> Completed | Failed: ...
+    ) -> Completed | Failed | ServerTask: ...
+
+    async def task_state(self, task_id: str) -> ServerTaskWorking | ServerTaskEnded: ...
+
+    async def answer_task(self, task_id: str, responses: dict[str, dict[str, Any]]) -> None: ...
+
+    async def cancel_task(self, task_id: str) -> None: ...
 
     async def list_resources(self) -> tuple[McpResource, ...]: ...
 

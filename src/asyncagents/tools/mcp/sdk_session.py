@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import httpx2
 import mcp_types as types
 from mcp import Client
 from mcp.client import IncomingMessage, Transport
+from mcp.client.session import MessageHandlerFnT
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -20,7 +22,10 @@ from pydantic import ValidationError
 
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.call.call import Completed, Effect, Failed
+from asyncagents.domain.call.server_task import ServerTask
+from asyncagents.domain.call.server_task_state import ServerTaskEnded, ServerTaskWorking
 from asyncagents.domain.envelope import escape_tags
+from asyncagents.domain.self_contained import inline_references
 from asyncagents.engine.workplace.mcp import McpContent, McpPrompt, McpPromptArgument, McpResource
 from asyncagents.errors import ToolError
 from asyncagents.tools.mcp.connection import (
@@ -33,6 +38,16 @@ from asyncagents.tools.mcp.connection import (
 from asyncagents.tools.mcp.content import contents_of, prompt_of, result_of
 from asyncagents.tools.mcp.schema import enclose_schema
 from asyncagents.tools.mcp.stdio import MOST_LINE_BYTES, open_stdio
+from asyncagents.tools.mcp.task_extension import (
+    TasksExtension,
+    TaskStarted,
+    offers_tasks,
+    read_task,
+    refuse_form,
+    send_cancel,
+    send_responses,
+    server_task,
+)
 from asyncagents.tools.process.pipes import PipedProcess
 
 CONNECT_SECONDS = 30.0
@@ -114,13 +129,27 @@ class SdkSession:
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], report: Callable[[dict[str, Any]], None]
-    ) -> Completed | Failed:
+    ) -> Completed | Failed | ServerTask:
         async def progress(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             report({"output": f"{of}: {message}" if message else of})
 
-        result = await self._await_answer(self._client.call_tool(name, arguments, progress_callback=progress))
+        try:
+            result = await self._await_answer(
+                self._client.call_tool(name, arguments, progress_callback=progress)
+            )
+        except TaskStarted as started:
+            return server_task(self._server, started.created)
         return result_of(result)
+
+    async def task_state(self, task_id: str) -> ServerTaskWorking | ServerTaskEnded:
+        return await self._await_answer(read_task(self._client, self._server, task_id))
+
+    async def answer_task(self, task_id: str, responses: dict[str, dict[str, Any]]) -> None:
+        await self._await_answer(send_responses(self._client, task_id, responses))
+
+    async def cancel_task(self, task_id: str) -> None:
+        await self._await_answer(send_cancel(self._client, task_id))
 
     async def list_resources(self) -> tuple[McpResource, ...]:
         if self._client.server_capabilities.resources is None:
@@ -218,20 +247,42 @@ async def open_session(
 
     async with AsyncExitStack() as stack:
         if piped is None:
-            transport: Transport = await _open_http(config, callbacks, stack)
+            http = await stack.enter_async_context(_http_client(config, callbacks))
+            connect: Callable[[], Transport] = partial(_connect_http, config, http)
         else:
-            transport = open_stdio(piped, callbacks.tail, callbacks.on_end)
-        client = Client(
-            transport,
-            message_handler=on_message,
-            client_info=types.Implementation(name="asyncagents", version=version("asyncagents")),
-            cache=None,
-        )
-        yield SdkSession(server, await stack.enter_async_context(client))
+            connect = partial(open_stdio, piped, callbacks.tail, callbacks.on_end)
+        yield SdkSession(server, await _enter_client(stack, connect, on_message))
 
 
-async def _open_http(config: McpConfig, callbacks: SessionCallbacks, stack: AsyncExitStack) -> Transport:
-    assert config.url is not None, "a remote server has a url"
+async def _enter_client(
+    stack: AsyncExitStack,
+    connect: Callable[[], Transport],
+    on_message: MessageHandlerFnT,
+) -> Client:
+    """Enter a client of a server. One that offers tasks is entered anew: only such a server is told that we
+    take tasks, and forms of them."""
+    client_info = types.Implementation(name="asyncagents", version=version("asyncagents"))
+    client = Client(connect(), message_handler=on_message, client_info=client_info, cache=None)
+    first = await stack.enter_async_context(AsyncExitStack())
+    await first.enter_async_context(client)
+    if not offers_tasks(client):
+        return client
+    known, modern = client.session.discover_result, client.protocol_version
+    await first.aclose()
+    client = Client(
+        connect(),
+        message_handler=on_message,
+        client_info=client_info,
+        cache=None,
+        mode=modern,
+        prior_discover=known,
+        extensions=[TasksExtension()],
+        elicitation_callback=refuse_form,
+    )
+    return await stack.enter_async_context(client)
+
+
+def _http_client(config: McpConfig, callbacks: SessionCallbacks) -> McpHttpClient:
 
     async def record_status(response: httpx2.Response) -> None:
         if response.status_code >= 400 and response.request.method == "POST":
@@ -240,12 +291,15 @@ async def _open_http(config: McpConfig, callbacks: SessionCallbacks, stack: Asyn
             if request_status is not None:
                 request_status.status = response.status_code
 
-    http = McpHttpClient(
+    return McpHttpClient(
         headers=config.headers,
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),
         event_hooks={"response": [record_status]},
     )
-    await stack.enter_async_context(http)
+
+
+def _connect_http(config: McpConfig, http: McpHttpClient) -> Transport:
+    assert config.url is not None, "a remote server has a url"
     return streamable_http_client(config.url, http_client=http, max_sse_event_size=MOST_LINE_BYTES)
 
 
@@ -264,7 +318,8 @@ def describe_error(error: BaseException) -> str:
 
 
 def _build_tool(tool: types.Tool) -> ServerTool:
-    schema = enclose_schema({key: value for key, value in tool.input_schema.items() if key != "$schema"})
+    given = {key: value for key, value in tool.input_schema.items() if key != "$schema"}
+    schema = inline_references(enclose_schema(given))
     return ServerTool(
         name=tool.name,
         description=escape_tags((tool.description or tool.title or tool.name)[:MOST_DESCRIPTION]),

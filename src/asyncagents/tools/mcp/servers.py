@@ -20,8 +20,17 @@ from asyncagents.config.git_settings import ALWAYS, with_git_settings
 from asyncagents.domain.agent.permission import DELEGATING
 from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.call.server_task import ServerTask
+from asyncagents.domain.call.server_task_state import ServerTaskEnded, ServerTaskWorking
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.tool import DEFAULT_TIMEOUT_SECONDS, AnyTool, Tool, ToolContext
+from asyncagents.engine.tool import (
+    DEFAULT_TIMEOUT_SECONDS,
+    AnyTool,
+    Pending,
+    PendingAtServer,
+    Tool,
+    ToolContext,
+)
 from asyncagents.engine.workplace.mcp import McpContent, McpPrompt, McpResource
 from asyncagents.engine.workplace.project import Project
 from asyncagents.engine.workplace.session_servers import TreeServers
@@ -31,7 +40,7 @@ from asyncagents.tools.mcp.client import McpClient, ServerSpec
 from asyncagents.tools.mcp.connection import McpConnection, ServerTool
 from asyncagents.tools.mcp.held import IDLE_SECONDS, HeldServers
 from asyncagents.tools.mcp.schema import names_tag
-from asyncagents.tools.output.limit import limit_output
+from asyncagents.tools.output.limit import limit_output, limit_result
 
 STEP_WAIT_SECONDS = 30.0
 """How long a step waits for servers that were never connected; a later server joins a later step."""
@@ -231,7 +240,9 @@ class Servers:
         known = self._joined.get(key)
         if known is not None and known.base is project and known.versions == versions:
             return known.project
-        joined = project.with_server_tools(self._build_tools(project, links), ServerResources(links))
+        joined = project.with_server_tools(
+            self._build_tools(project, links), ServerResources(links, self._output)
+        )
         self._joined[key] = JoinedProject(project, versions, joined)
         return joined
 
@@ -255,10 +266,11 @@ class Servers:
 
 
 class ServerResources:
-    """Resources and prompts of the MCP servers of one directory."""
+    """Resources, prompts and tasks of the MCP servers of one directory."""
 
-    def __init__(self, links: Sequence[McpClient]) -> None:
+    def __init__(self, links: Sequence[McpClient], output: Path) -> None:
         self._clients = {client.name: client for client in links}
+        self._output = output
 
     async def list_resources(self) -> tuple[McpResource, ...]:
         return await _list_all(
@@ -278,6 +290,18 @@ class ServerResources:
         return await self._find_client(server).request(
             lambda connection: connection.get_prompt(name, arguments)
         )
+
+    async def task_state(self, server: str, task_id: str) -> ServerTaskWorking | ServerTaskEnded:
+        state = await self._find_client(server).request(lambda connection: connection.task_state(task_id))
+        if isinstance(state, ServerTaskEnded):
+            return ServerTaskEnded(await limit_result(state.result, self._output))
+        return state
+
+    async def answer_task(self, server: str, task_id: str, responses: dict[str, dict[str, Any]]) -> None:
+        await self._find_client(server).request(lambda connection: connection.answer_task(task_id, responses))
+
+    async def cancel_task(self, server: str, task_id: str) -> None:
+        await self._find_client(server).request(lambda connection: connection.cancel_task(task_id))
 
     def _find_client(self, server: str) -> McpClient:
         if server not in self._clients:
@@ -331,8 +355,12 @@ def _schema_problem(tool: ServerTool) -> str:
 
 
 def _build_tool(client: McpClient, tool: ServerTool, name: str) -> AnyTool:
-    async def run(args: dict[str, Any], context: ToolContext) -> Completed | Failed:
-        return await client.call_tool(tool, args, context)
+    async def run(args: dict[str, Any], context: ToolContext) -> Completed | Failed | Pending:
+        answer = await client.call_tool(tool, args, context)
+        if isinstance(answer, ServerTask):
+            note = f"The MCP server {client.name} works on it."
+            return PendingAtServer(server_task=answer, external_ref=answer.id, note=note)
+        return answer
 
     return Tool(
         name,

@@ -57,13 +57,14 @@ def delete_old_files(folder: Path, now: int) -> int:
 
 async def _limit_outcome(outcome: Outcome, folder: Path) -> Outcome:
     if isinstance(outcome, WithFacts) and isinstance(outcome.result, Completed | Failed):
-        return replace(outcome, result=await _limit_result(outcome.result, folder))
+        return replace(outcome, result=await limit_result(outcome.result, folder))
     if isinstance(outcome, Completed | Failed):
-        return await _limit_result(outcome, folder)
+        return await limit_result(outcome, folder)
     return outcome  # a pending call; the engine rejects invalid outcomes
 
 
-async def _limit_result(result: Result, folder: Path) -> Result:
+async def limit_result(result: Result, folder: Path) -> Result:
+    """Cut a result over the limit and save the whole in `folder`."""
     text = result.output if isinstance(result, Completed) else result.error
     if _fits(text) or _is_cut(text, result.metadata):
         return result

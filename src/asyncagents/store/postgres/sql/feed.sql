@@ -36,8 +36,9 @@ WHERE rev > $1 AND rev <= $2 AND answer_id IS NOT NULL AND session_id NOT IN (SE
 SELECT rev, session_id, body, version FROM call WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
 
 -- name: changed_due
--- The earliest due time among the changed calls.
-SELECT due FROM call WHERE rev > $1 AND rev <= $2 AND state = 'open' AND due IS NOT NULL ORDER BY due LIMIT 1;
+-- The earliest time at which one of the changed calls is due, or the server of its task is to be asked.
+SELECT MIN(LEAST(CASE WHEN state = 'open' THEN due END, poll_at)) FROM call WHERE rev > $1 AND rev <= $2
+HAVING MIN(LEAST(CASE WHEN state = 'open' THEN due END, poll_at)) IS NOT NULL;
 
 -- name: changed_backoffs
 -- The earliest backoff among the changed sessions.
@@ -72,9 +73,12 @@ SELECT 'changed_sessions', rev, id, NULL, NULL, NULL,
   (cancel_rev > turn_rev AND (in_turn <> 0 OR cancel_rev > $1))::int
 FROM session WHERE rev > $1 AND rev <= (SELECT upto FROM reach)
 UNION ALL
-SELECT 'changed_due', NULL, NULL, NULL, NULL, NULL, MIN(due)
-FROM (SELECT due, state FROM call WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
-WHERE state = 'open' HAVING MIN(due) IS NOT NULL
+SELECT 'changed_due', NULL, NULL, NULL, NULL, NULL, MIN(first)
+FROM (
+  SELECT LEAST(CASE WHEN state = 'open' THEN due END, poll_at) AS first
+  FROM call WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0
+) AS changed
+HAVING MIN(first) IS NOT NULL
 UNION ALL
 SELECT 'changed_backoffs', NULL, NULL, NULL, NULL, NULL, MIN(next_at)
 FROM (SELECT backoff FROM session WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed

@@ -102,10 +102,13 @@ SELECT id, status FROM session WHERE root_id = $1 AND status <> '{"type":"idle"}
 
 -- name: tree_at_work
 -- tree: session 1
--- Sessions of a tree that are running, ready, wait for their next try, or have an overdue call.
+-- Sessions of a tree that are running, ready, wait for their next try, have an overdue call, or one for which an MCP server
+-- works that asks no person.
 SELECT id FROM session WHERE root_id = $1 AND (
   state <> 'idle' OR backoff IS NOT NULL OR EXISTS (
-    SELECT 1 FROM call WHERE session_id = session.id AND state <> 'settled' AND state = 'open' AND due <= $2
+    SELECT 1 FROM call WHERE session_id = session.id AND state <> 'settled' AND state = 'open' AND (
+      due <= $2 OR (poll_at IS NOT NULL AND (readable(body) -> 'state' -> 'question') IS NULL)
+    )
   )
 ) ORDER BY id;
 

@@ -35,8 +35,10 @@ WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL AND session_id NOT IN (SELE
 SELECT rev, session_id, body, version FROM call WHERE rev > ? AND rev <= ? ORDER BY rev, id;
 
 -- name: changed_due
--- The earliest due time among the changed calls.
-SELECT due FROM call WHERE rev > ? AND rev <= ? AND state = 'open' AND due IS NOT NULL ORDER BY due LIMIT 1;
+-- The earliest time at which one of the changed calls is due, or the server of its task is to be asked.
+SELECT MIN(COALESCE(MIN(due_at, poll_at), due_at, poll_at)) FROM (
+  SELECT CASE WHEN state = 'open' THEN due END AS due_at, poll_at FROM call WHERE rev > ? AND rev <= ?
+) WHERE due_at IS NOT NULL OR poll_at IS NOT NULL HAVING COUNT(*) > 0;
 
 -- name: changed_backoffs
 -- The earliest backoff among the changed sessions.

@@ -92,10 +92,13 @@ SELECT id, status FROM session WHERE status <> '{"type":"idle"}' ORDER BY id;
 SELECT id, status FROM session WHERE root_id = ? AND status <> '{"type":"idle"}' ORDER BY id;
 
 -- name: tree_at_work
--- Sessions of a tree that are running, ready, wait for their next try, or have an overdue call.
+-- Sessions of a tree that are running, ready, wait for their next try, have an overdue call, or one for which an MCP server
+-- works that asks no person.
 SELECT id FROM session WHERE root_id = ? AND (
   state <> 'idle' OR backoff IS NOT NULL OR EXISTS (
-    SELECT 1 FROM call WHERE session_id = session.id AND state <> 'settled' AND state = 'open' AND due <= ?
+    SELECT 1 FROM call WHERE session_id = session.id AND state <> 'settled' AND state = 'open' AND (
+      due <= ? OR (poll_at IS NOT NULL AND json_valid(CAST(body AS TEXT)) AND CAST(body AS TEXT) ->> '$.state.question' IS NULL)
+    )
   )
 ) ORDER BY id;
 
