@@ -34,7 +34,7 @@ COMMANDS = {
     "agents": ("project.agents:agents", "List the agents of this directory, or show one in full."),
     "tools": ("project.tools:tools", "List the tools of an agent and the rules for each."),
     "commands": ("project.commands:commands", "List the slash commands of this directory."),
-    "mcp": ("project.mcp:mcp", "Show the MCP servers of this directory."),
+    "mcp": ("project.mcp:mcp", "Show the MCP servers of this directory, or be one."),
     "plugins": ("project.plugins:plugins", "List the plugins of this directory with their state."),
     "models": ("project.models:models", "List the models that can be used, and why others cannot."),
     "config": ("project.config:config", "Show every setting and where it came from."),
