@@ -1,6 +1,7 @@
 """`asyncagents mcp serve` as a program that an MCP client starts: clients and servers that are killed."""
 
 import asyncio
+import json
 import os
 import signal
 from asyncio.subprocess import PIPE
@@ -125,16 +126,18 @@ async def test_a_closed_stdin_ends_it_with_exit_code_0_and_a_signal_with_its_own
 
 
 async def test_lines_that_are_no_messages_are_survived(tmp_path: Path) -> None:
-    lines = ["no json", '{"jsonrpc": "2.0"}', "[]", '{"jsonrpc": "2.0", "id": 7, "method": "ping"}']
+    half = '{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "\\ud800"}}'
+    lines = ["no json", '{"jsonrpc": "2.0"}', half, '{"jsonrpc": "2.0", "id": 7, "method": "ping"}']
     async with open_desk(tmp_path) as (desk, _):
         process = await desk.start("mcp", "serve", stdin=PIPE)
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("".join(f"{line}\n" for line in lines).encode())
         async with asyncio.timeout(PROCESS_PATIENCE):
-            while b'"id":7' not in (line := await process.stdout.readline()):
-                assert line, "it ended"
+            answers = [json.loads(await process.stdout.readline()) for _ in lines]
         process.stdin.close()
         ended = await wait_for_exit(process)
 
     assert ended.code == 0
+    assert [each["id"] for each in answers] == [None, None, 5, 7]
+    assert [each["error"]["code"] for each in answers[:3]] == [-32700, -32600, -32600]

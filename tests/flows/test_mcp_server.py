@@ -1,5 +1,6 @@
 """An MCP client launches agents, waits for them, answers their questions, and reads what they did."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,10 +9,13 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult
+from mcp_types import ElicitResult, ResourceUpdatedNotification
 
+from asyncagents import approval
 from asyncagents.client.client import Client as OwnClient
 from asyncagents.config.config import Config
+from asyncagents.domain.id import SessionId
+from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import Script, call, fail, pause, say
 from asyncagents.mcp_server.tools import TOOLS
 from asyncagents.server.in_process import open_in_process_client
@@ -44,6 +48,8 @@ QUESTION = {
 }
 SCRIPT: Script = {
     "hi": [[say("Hello.")]],
+    "long": [[call("write", filePath="b.txt", content="x\n" * 5_000 + "the end")], [say("Written.")]],
+    "ship": [[call("may_ship", version="v2")], [say("Shipped.")]],
     "fail": [[fail("The key is not valid.", status=401)]],
     "slow": [[pause(3600), say("Late.")]],
     "write": [[call("write", filePath="a.txt", content="new\n")], [say("Written.")]],
@@ -57,6 +63,14 @@ SCRIPT: Script = {
         *[[say("All are in.")]] * 2,
     ],
 }
+
+
+@approval(who="release managers")
+def may_ship(version: str) -> str:
+    """Asks whether a version may be shipped."""
+    return f"May {version} be shipped?"
+
+
 modes = pytest.mark.parametrize("mode", MODES)
 
 
@@ -67,7 +81,7 @@ async def open_project(tmp_path: Path, **permission: Any) -> AsyncIterator[tuple
     project.mkdir(exist_ok=True)
     coding = Config(data_dir=data, permission={"*": "allow", **permission})
     async with (
-        open_stage(data, SCRIPT, coding=coding, directory=project) as at,
+        open_stage(data, SCRIPT, tools=[may_ship], coding=coding, directory=project) as at,
         open_in_process_client(at.runtime, data, str(project)) as client,
     ):
         yield at, client, project
@@ -158,6 +172,100 @@ async def test_the_same_key_launches_once(tmp_path: Path) -> None:
     assert len([each for each in listed["tasks"] if each["task_id"] == first["task_id"]]) == 1
 
 
+@pytest.mark.parametrize("key", ["", "日本語", "a\nb", "x" * 181])
+async def test_a_key_that_cannot_be_sent_is_refused(tmp_path: Path, key: str) -> None:
+    async with open_pair(tmp_path, "auto") as client:
+        refused = await fail_tool(client, "agent_launch", prompt="hi", key=key)
+
+    assert refused == "key must have 1 to 180 printable ASCII characters"
+
+
+async def test_a_prompt_with_half_a_character_is_refused_and_others_go_on(tmp_path: Path) -> None:
+    async with open_project(tmp_path) as (_, own, project):
+        with pytest.raises(InvalidInput, match="cannot be sent"):
+            await own.conversations.begin("\ud800", agent=None, directory=str(project))
+        async with open_mcp_client(own, project) as client:
+            found = await call_tool(client, "agent_run", prompt="hi")
+
+    assert found["result"] == "Hello."
+
+
+@modes
+async def test_a_task_that_is_deleted_ends_the_wait_for_it(tmp_path: Path, mode: Mode) -> None:
+    async with (
+        open_project(tmp_path) as (at, own, project),
+        open_mcp_client(own, project, mode=mode) as client,
+    ):
+        slow = await call_tool(client, "agent_launch", prompt="slow")
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(call_tool(client, "agent_wait", task_ids=[slow["task_id"]]))
+            await wait_until(lambda: at.runtime.counters.streams)
+            await at.runtime.delete_session(SessionId(slow["task_id"]))
+
+    (ended,) = waiting.result()["tasks"]
+    assert ended["status"] == "cancelled"
+    assert ended["message"] == "It was deleted."
+
+
+async def test_a_list_of_one_status_has_old_tasks_too(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, "auto", permission={"edit": "ask"}) as client:
+        asking = await call_tool(client, "agent_run", prompt="write")
+        for _ in range(3):
+            await call_tool(client, "agent_run", prompt="hi")
+        (found,) = (await call_tool(client, "agent_list", status="input_required", limit=2))["tasks"]
+
+    assert found["task_id"] == asking["task_id"]
+
+
+async def test_a_stored_prompt_that_wakes_nobody_does_not_hide_the_answer(tmp_path: Path) -> None:
+    async with (
+        open_project(tmp_path) as (at, own, project),
+        open_mcp_client(own, project) as client,
+    ):
+        done = await call_tool(client, "agent_run", prompt="hi")
+        await at.runtime.send(SessionId(done["task_id"]), "For later.", wakes=False)
+        found = await call_tool(client, "agent_output", task_id=done["task_id"])
+
+    assert found["task"]["status"] == "completed"
+    assert found["task"]["result"] == "Hello."
+
+
+@pytest.mark.spec("X-04")
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+async def test_a_subscriber_is_notified_until_it_unsubscribes(tmp_path: Path) -> None:
+    updates: list[str] = []
+
+    async def receive(message: Any) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            updates.append(message.params.uri)
+
+    async with (
+        open_project(tmp_path) as (at, own, project),
+        open_mcp_client(own, project, mode="legacy", messages=receive) as client,
+    ):
+        found = await call_tool(client, "agent_run", prompt="hi")
+        uri = f"asyncagents://tasks/{found['task_id']}/transcript"
+        await client.subscribe_resource(uri)
+        await wait_until(lambda: at.runtime.counters.streams == 1)
+        await call_tool(client, "agent_resume", task_id=found["task_id"], prompt="hi again")
+        await wait_until(lambda: updates)
+        await client.unsubscribe_resource(uri)
+        await wait_until(lambda: at.runtime.counters.streams == 0)
+        with pytest.raises(MCPError, match="cannot be subscribed to: subscribe to one task"):
+            await client.subscribe_resource("asyncagents://tasks")
+
+    assert set(updates) == {uri}
+
+
+async def test_a_long_argument_in_a_form_says_what_is_left_out(tmp_path: Path) -> None:
+    person = Person(fill(answer="reject"))
+    async with open_pair(tmp_path, "auto", permission={"edit": "ask"}, person=person) as client:
+        await client.call_tool("agent_run", {"prompt": "long"})
+
+    assert "characters are not shown here: `asyncagents asks --json` has them]" in person.asked[0].message
+    assert "+the end" in person.asked[0].message
+
+
 async def test_a_task_is_completed_when_all_that_it_launched_has_ended(tmp_path: Path) -> None:
     async with open_pair(tmp_path, "auto") as client:
         found = await call_tool(client, "agent_run", prompt="fan out")
@@ -240,9 +348,22 @@ async def test_a_model_answers_questions_but_no_permissions(tmp_path: Path, mode
     assert question["options"] == [["red", "blue"]]
     assert empty == "answers is empty: give a list of answers for each question"
     assert answered["result"] == "Noted."
-    assert refused.startswith("a permission is given by a person, not by a model: `asyncagents answer ")
+    assert refused.startswith("a person decides this, not a model: `asyncagents answer ")
     assert rejected["task_id"] == wants["task_id"]
     assert not (tmp_path / "project/a.txt").exists()
+
+
+async def test_a_model_decides_no_approval_that_names_a_person(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, "auto") as client:
+        asks = await call_tool(client, "agent_run", prompt="ship")
+        (ask,) = asks["asks"]
+        refused = await fail_tool(client, "agent_answer", ask_id=ask["id"], answers=[["Approve"]])
+        (task,) = (await call_tool(client, "agent_list", status="input_required"))["tasks"]
+
+    assert ask["kind"] == "permission"
+    assert "release managers" in ask["text"]
+    assert refused.startswith("a person decides this, not a model: `asyncagents answer ")
+    assert task["task_id"] == asks["task_id"]
 
 
 async def test_a_model_allows_a_call_once_where_the_person_lets_it(tmp_path: Path) -> None:
@@ -273,7 +394,9 @@ async def test_a_call_becomes_a_task_that_is_polled(tmp_path: Path) -> None:
 
 @pytest.mark.spec("A-04", "X-04")
 async def test_a_task_asks_by_input_requests_and_goes_on_with_the_answer(tmp_path: Path) -> None:
-    async with open_pair(tmp_path, "auto", extensions=[TaskTaker()], permission={"edit": "ask"}) as client:
+    async with open_pair(
+        tmp_path, "auto", extensions=[TaskTaker()], person=Person(), permission={"edit": "ask"}
+    ) as client:
         created = await launch_task(client, prompt="write")
 
         async def read(status: str) -> Any:

@@ -11,12 +11,18 @@ from asyncagents.client.server_link import ServerLink
 from asyncagents.domain.call.call import Reply
 from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import InvalidInput, NotFound
-from asyncagents.mcp_server.view import TaskView, describe_task
+from asyncagents.mcp_server.view import AT_REST, TaskView, ViewStatus, describe_task
 
 METADATA_KEY = "mcp"
+READ_MESSAGES = 20
+"""The newest messages, among which the last answer is looked for."""
+MOST_KEY = 180
+MOST_SCANNED = 500
+"""Sessions that are looked through for those of one status."""
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -49,7 +55,7 @@ class AgentTasks:
         self.may_allow = may_allow
 
     async def launch(self, new: Launch) -> TaskView:
-        key = new.key or fresh_key()
+        key = check_key(new.key)
 
         async def begin(client: Client) -> Session:
             if new.agent is not None:
@@ -74,6 +80,8 @@ class AgentTasks:
 
     async def find(self, start: str) -> FoundTask:
         """Find a task by its id or an unambiguous beginning of it. Raises `NotFound` for those of others."""
+        if not start or not start.isprintable() or "/" in start:
+            raise InvalidInput(f"{start[:80]!r} is not the id of a task: use one that a tool has returned")
 
         async def read(client: Client) -> FoundTask:
             state = await client.conversations.find(start)
@@ -92,18 +100,20 @@ class AgentTasks:
     async def read_view(self, found: FoundTask) -> TaskView:
         return await self.server.call(lambda client: _read_view(client, found))
 
-    async def list(self, *, limit: int) -> tuple[TaskView, ...]:
+    async def list(self, *, limit: int, status: ViewStatus | None = None) -> tuple[TaskView, ...]:
         """List the newest root sessions of the project, newest first, without results."""
 
         async def read(client: Client) -> tuple[TaskView, ...]:
-            roots = await client.roots(self.directory, limit=limit)
+            found: list[TaskView] = []
+            roots = await client.roots(self.directory, limit=limit if status is None else MOST_SCANNED)
             waiting = await client.asks() if roots else ()
-            return tuple(
-                [
-                    describe_task(root, await client.tasks.why(root.id), _below(waiting, root.id), None)
-                    for root in roots
-                ]
-            )
+            for root in roots:
+                view = describe_task(root, await client.tasks.why(root.id), _below(waiting, root.id), None)
+                if status in (None, view.status):
+                    found.append(view)
+                if len(found) == limit:
+                    break
+            return tuple(found)
 
         return await self.server.call(read)
 
@@ -124,7 +134,7 @@ class AgentTasks:
 
     async def resume(self, start: str, prompt: str, *, key: str | None = None) -> TaskView:
         """Send a follow-up: an ended task works again, a live one reads it before its next step."""
-        found, key = await self.find(start), key or fresh_key()
+        found, key = await self.find(start), check_key(key)
 
         async def send(client: Client) -> None:
             if found.session.parent_id is None:
@@ -137,7 +147,7 @@ class AgentTasks:
 
     async def fork(self, start: str, prompt: str, *, key: str | None = None) -> TaskView:
         """Launch a task that begins with a copy of the conversation of another one."""
-        found, key = await self.find(start), key or fresh_key()
+        found, key = await self.find(start), check_key(key)
 
         async def copy(client: Client) -> SessionId:
             session = await client.conversations.fork(found.session.id, key=f"{key}:fork")
@@ -148,7 +158,7 @@ class AgentTasks:
 
     async def cancel(self, start: str, *, key: str | None = None) -> TaskView:
         """Cancel a task with everything that it launched."""
-        found, key = await self.find(start), key or fresh_key()
+        found, key = await self.find(start), check_key(key)
 
         async def stop(client: Client) -> bool:
             if found.session.parent_id is None:
@@ -164,13 +174,27 @@ class AgentTasks:
         return await self.server.call(lambda client: client.messages(found.session.id, limit=limit))
 
 
+def check_key(key: str | None) -> str:
+    """Return the key, or a fresh one. Raises `InvalidInput` for one that HTTP cannot carry."""
+    if key is None:
+        return fresh_key()
+    if not key or len(key) > MOST_KEY or not (key.isascii() and key.isprintable()):
+        raise InvalidInput(f"key must have 1 to {MOST_KEY} printable ASCII characters")
+    return key
+
+
 async def _read_view(client: Client, found: FoundTask) -> TaskView:
+    """Read the view. The reason is read again after the messages, as a prompt may have come meanwhile."""
     session_id = found.session.id
-    why = await client.tasks.why(session_id)
-    messages = await client.messages(session_id, limit=1)
-    return describe_task(
-        found.session, why, await _read_asks(client, found), messages[-1] if messages else None
-    )
+    why, before = await client.tasks.why(session_id), None
+    answer: MessageWithParts | None = None
+    while why.code in AT_REST and why.code != before:
+        before = why.code
+        messages = await client.messages(session_id, limit=READ_MESSAGES)
+        answers = [each for each in messages if isinstance(each.info, AssistantMessage)]
+        answer = answers[-1] if answers else None
+        why = await client.tasks.why(session_id)
+    return describe_task(found.session, why, await _read_asks(client, found), answer)
 
 
 async def _read_asks(client: Client, found: FoundTask) -> tuple[WaitingCall, ...]:

@@ -113,8 +113,9 @@ async def ask_person(
     if ask_id is not None and ask_id in answers:
         await _store_answer(tasks, waiting, _parse_form(answers[ask_id]))
     elif form is None or ask_id is None or not caller.fills_forms:
+        word = "approve" if waiting.call.open is not None and waiting.call.open.approval else "once"
         raise InvalidInput(
-            f"a permission is given by a person, not by a model: `asyncagents answer {ask_id} once`"
+            f"a person decides this, not a model: `asyncagents answer {ask_id} {word}`, or reject"
         )
     elif caller.is_modern:
         return InputRequiredResult(input_requests={ask_id: form}, request_state=waiting.call.session_id)

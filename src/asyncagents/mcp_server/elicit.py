@@ -48,10 +48,16 @@ _PERMISSION_SCHEMA: dict[str, Any] = {
 def _show_call(waiting: WaitingCall) -> str:
     state = waiting.call.open
     diff = state.ask.metadata.get("diff") if state is not None and state.ask is not None else None
-    if isinstance(diff, str):
-        return diff[:MOST_SHOWN]
-    lines = (f"{name}: {value}" for name, value in waiting.call.input.items())
-    return "\n".join(lines)[:MOST_SHOWN]
+    text = diff if isinstance(diff, str) else _show_arguments(waiting.call.input)
+    if len(text) <= MOST_SHOWN:
+        return text
+    half = MOST_SHOWN // 2
+    note = f"[{len(text) - 2 * half} characters are not shown here: `asyncagents asks --json` has them]"
+    return f"{text[:half]}\n{note}\n{text[-half:]}"
+
+
+def _show_arguments(given: dict[str, Any]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in given.items())
 
 
 def read_answer(waiting: WaitingCall, filled: ElicitResult) -> Reply | str | None:

@@ -30,7 +30,10 @@ async def open_http_app(client: Client, directory: str) -> AsyncIterator[AsgiApp
         wanted = context.request.query_params.get(DIRECTORY) if context.request is not None else None
         if wanted is not None and not wanted.startswith("/"):
             raise MCPError(INVALID_PARAMS, "directory must be an absolute path, such as /home/me/project")
-        return AgentTasks(link, wanted or directory, client_name=caller.name)
+        try:
+            return AgentTasks(link, wanted or directory, client_name=caller.name)
+        except (OSError, ValueError) as error:
+            raise MCPError(INVALID_PARAMS, f"directory cannot be resolved: {error}") from error
 
     manager = StreamableHTTPSessionManager(
         app=build_server(tasks_of),

@@ -29,8 +29,9 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
+from asyncagents.client.transport import ServerUnreachable
 from asyncagents.errors import AsyncAgentsError
-from asyncagents.mcp_server.agent_tasks import AgentTasks
+from asyncagents.mcp_server.agent_tasks import AgentTasks, FoundTask
 from asyncagents.mcp_server.transcript import write_transcript
 
 ROOT = "asyncagents://tasks"
@@ -63,26 +64,26 @@ def parse_uri(uri: str) -> tuple[str, bool]:
 
 
 class Followers:
-    """Owns the tasks that follow changes for clients with a lasting connection."""
+    """Owns the tasks that follow changes for the one client of a connection, by the URI of the resource."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group
-        self._tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, key: tuple[int, str], action: Coroutine[Any, Any, None]) -> None:
+    def start(self, uri: str, action: Coroutine[Any, Any, None]) -> None:
         """Start to follow. Raises `MCPError` if too many do."""
         if len(self._tasks) >= MOST_SUBSCRIPTIONS:
             action.close()
             raise MCPError(INVALID_PARAMS, f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to")
-        task = self._tasks[key] = self._group.create_task(action)
-        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        task = self._tasks[uri] = self._group.create_task(action)
+        task.add_done_callback(lambda _: self._tasks.pop(uri, None))
 
-    def stop(self, key: tuple[int, str]) -> None:
-        if (task := self._tasks.get(key)) is not None:
+    def stop(self, uri: str) -> None:
+        if (task := self._tasks.get(uri)) is not None:
             task.cancel()
 
-    def is_followed(self, key: tuple[int, str]) -> bool:
-        return key in self._tasks
+    def is_followed(self, uri: str) -> bool:
+        return uri in self._tasks
 
     def stop_all(self) -> None:
         for task in list(self._tasks.values()):
@@ -148,20 +149,20 @@ class TaskResources:
     async def subscribe(self, context: Context, params: SubscribeRequestParams) -> EmptyResult:
         """Notify the client of changes until it unsubscribes or is gone."""
         followers: Followers = context.lifespan_context
-        key, session = (id(context.session), params.uri), context.session
-        if not followers.is_followed(key):
-            tasks, task_id = self._tasks_of(context), parse_uri(params.uri)[0]
-            await _refuse_errors(tasks.find(task_id))
+        session = context.session
+        if not followers.is_followed(params.uri):
+            tasks = self._tasks_of(context)
+            task_id = await _find_followed(tasks, params.uri)
 
             async def notify() -> None:
                 await session.send_resource_updated(params.uri)
 
-            followers.start(key, follow_task(tasks, task_id, notify))
+            followers.start(params.uri, follow_task(tasks, task_id, notify))
         return EmptyResult()
 
     async def unsubscribe(self, context: Context, params: UnsubscribeRequestParams) -> EmptyResult:
         followers: Followers = context.lifespan_context
-        followers.stop((id(context.session), params.uri))
+        followers.stop(params.uri)
         return EmptyResult()
 
     async def listen(
@@ -169,8 +170,10 @@ class TaskResources:
     ) -> SubscriptionsListenResult:
         """Serve a stream of changes on a protocol without subscriptions of a connection."""
         bus, tasks = InMemorySubscriptionBus(), self._tasks_of(context)
-        uris = (params.notifications.resource_subscriptions or ())[:MOST_SUBSCRIPTIONS]
-        followed = {uri: parse_uri(uri)[0] for uri in uris}
+        uris = params.notifications.resource_subscriptions or ()
+        if len(uris) > MOST_SUBSCRIPTIONS:
+            raise MCPError(INVALID_PARAMS, f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to")
+        followed = {uri: await _find_followed(tasks, uri) for uri in uris}
         async with asyncio.TaskGroup() as group:
             followers = [
                 group.create_task(follow_task(tasks, task_id, partial(bus.publish, ResourceUpdated(uri=uri))))
@@ -183,20 +186,43 @@ class TaskResources:
                     follower.cancel()
 
 
+async def _find_followed(tasks: AgentTasks, uri: str) -> str:
+    """Return the id of the task of a resource that can be followed."""
+    task_id, _ = parse_uri(uri)
+    if not task_id:
+        raise MCPError(INVALID_PARAMS, f"{ROOT} cannot be subscribed to: subscribe to one task", {"uri": uri})
+    found: FoundTask = await _refuse_errors(tasks.find(task_id))
+    return found.session.id
+
+
 async def follow_task(tasks: AgentTasks, task_id: str, notify: Callable[[], Awaitable[None]]) -> None:
     """Call `notify` after changes of a task, at most once a second, until the task or the client is gone."""
     try:
-        found = await tasks.find(task_id)
-        client = await tasks.server.client()
-        async with client.events(found.session.id, tree=True) as events:
-            changed = asyncio.Event()
-            async with asyncio.TaskGroup() as group:
-                sender = group.create_task(_notify_changes(changed, notify))
-                async for _ in events:
-                    changed.set()
-                sender.cancel()
+        while True:
+            try:
+                await _follow_stream(tasks, task_id, notify)
+            except* ServerUnreachable:
+                await asyncio.sleep(QUIET_SECONDS)
+                await tasks.server.restore()
+                await notify()  # what changed meanwhile is not known
+            else:
+                return
     except Exception as error:  # noqa: BLE001  the edge of a client: others go on
         _log.debug("task=%s action=follow ended", task_id, exc_info=error)
+
+
+async def _follow_stream(tasks: AgentTasks, task_id: str, notify: Callable[[], Awaitable[None]]) -> None:
+    found = await tasks.find(task_id)
+    client = await tasks.server.client()
+    changed = asyncio.Event()
+    async with (
+        client.events(found.session.id, tree=True) as events,
+        asyncio.TaskGroup() as group,
+    ):
+        sender = group.create_task(_notify_changes(changed, notify))
+        async for _ in events:
+            changed.set()
+        sender.cancel()
 
 
 async def _notify_changes(changed: asyncio.Event, notify: Callable[[], Awaitable[None]]) -> None:

@@ -35,8 +35,12 @@ TasksOf = Callable[[Caller, Context], AgentTasks]
 """Returns the tasks that a client may see and change."""
 
 
-def build_server(tasks_of: TasksOf) -> Server[Any]:
-    """Build the server. Its tools, in a fixed order, work on the tasks of the client that calls them."""
+def build_server(tasks_of: TasksOf, *, subscribes: bool = False) -> Server[Any]:
+    """Build the server. Its tools, in a fixed order, work on the tasks of the client that calls them.
+
+    `subscribes`: it has one connection, whose client may subscribe to resources; on protocols without
+    connections a client listens to a stream instead.
+    """
     handlers = Handlers(tasks_of)
     resources = TaskResources(handlers.tasks)
     server: Server[Any] = Server(
@@ -50,8 +54,8 @@ def build_server(tasks_of: TasksOf) -> Server[Any]:
         on_list_resources=resources.list,
         on_list_resource_templates=resources.list_templates,
         on_read_resource=resources.read,
-        on_subscribe_resource=resources.subscribe,
-        on_unsubscribe_resource=resources.unsubscribe,
+        on_subscribe_resource=resources.subscribe if subscribes else None,
+        on_unsubscribe_resource=resources.unsubscribe if subscribes else None,
         on_subscriptions_listen=resources.listen,
     )
     server.add_request_handler("tools/call", CallToolRequestParams, handlers.call_tool)

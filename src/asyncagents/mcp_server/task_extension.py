@@ -8,6 +8,7 @@ from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.extension import MethodBinding
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestParams
+from msgspec import Struct
 from pydantic import ConfigDict, Field
 
 from asyncagents.domain.task.view import iso_time
@@ -34,6 +35,13 @@ class UpdateParams(TaskParams):
     input_responses: dict[str, Any] = Field(default_factory=dict, alias="inputResponses")
 
 
+class TaskCall(Struct, frozen=True):
+    """A request about a task: the tasks it may touch, and the client that makes it."""
+
+    tasks: AgentTasks
+    caller: Caller
+
+
 class TaskExtension:
     """Answers requests about tasks; their ids are those of sessions."""
 
@@ -47,14 +55,15 @@ class TaskExtension:
             MethodBinding("tasks/cancel", TaskParams, self._for_modern(self.cancel)),
         )
 
-    def _for_modern(self, handle: Callable[[AgentTasks, Any], Any]) -> Any:
+    def _for_modern(self, handle: Callable[[TaskCall, Any], Any]) -> Any:
         """Refuse protocols without the extension, and turn errors into those of the protocol."""
 
         async def handle_request(context: Context, params: Any) -> HandlerResult:
-            if not Caller(context).is_modern:
+            caller = Caller(context)
+            if not caller.is_modern:
                 raise MCPError(METHOD_NOT_FOUND, "tasks need the protocol 2026-07-28")
             try:
-                return dict(await handle(self._tasks_of(context), params))
+                return dict(await handle(TaskCall(self._tasks_of(context), caller), params))
             except NotFound as error:
                 raise MCPError(INVALID_PARAMS, str(error)) from error
             except AsyncAgentsError as error:
@@ -70,14 +79,14 @@ class TaskExtension:
         fields = _task_fields(await call.tasks.launch(new))
         return {**fields, "status": "working", "resultType": "task"}  # `tasks/get` tells how it ended
 
-    async def get(self, tasks: AgentTasks, params: TaskParams) -> dict[str, Any]:
-        view = await tasks.view(params.task_id)
+    async def get(self, call: TaskCall, params: TaskParams) -> dict[str, Any]:
+        view = await call.tasks.view(params.task_id)
         fields = _task_fields(view)
         match view.status:
             case "completed" | "failed":  # `failed` would mean an error of the protocol
                 fields |= {"status": "completed", "result": _call_result(view)}
-            case "input_required":
-                requests = await build_requests(tasks, view.task_id)
+            case "input_required" if call.caller.fills_forms:
+                requests = await build_requests(call.tasks, view.task_id)
                 fields["inputRequests"] = {
                     ask_id: form.model_dump(by_alias=True, mode="json", exclude_none=True)
                     for ask_id, form in requests.items()
@@ -86,12 +95,12 @@ class TaskExtension:
                 pass
         return {**fields, "resultType": "complete"}
 
-    async def update(self, tasks: AgentTasks, params: UpdateParams) -> dict[str, Any]:
-        await answer_forms(tasks, params.task_id, params.input_responses)
+    async def update(self, call: TaskCall, params: UpdateParams) -> dict[str, Any]:
+        await answer_forms(call.tasks, params.task_id, params.input_responses)
         return {"resultType": "complete"}
 
-    async def cancel(self, tasks: AgentTasks, params: TaskParams) -> dict[str, Any]:
-        await tasks.cancel(params.task_id)
+    async def cancel(self, call: TaskCall, params: TaskParams) -> dict[str, Any]:
+        await call.tasks.cancel(params.task_id)
         return {"resultType": "complete"}
 
 

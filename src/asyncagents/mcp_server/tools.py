@@ -1,6 +1,8 @@
 """The tools that an MCP client calls: their arguments, results and what they do."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -14,7 +16,7 @@ from asyncagents.mcp_server.agent_tasks import AgentTasks, Launch
 from asyncagents.mcp_server.asking import answer_forms, ask_person, put_asks, request_input
 from asyncagents.mcp_server.caller import Caller
 from asyncagents.mcp_server.transcript import write_transcript
-from asyncagents.mcp_server.view import TaskView
+from asyncagents.mcp_server.view import TaskView, wants_person
 from asyncagents.mcp_server.wait import wait_for_tasks
 
 RUN_SECONDS = 50.0
@@ -118,12 +120,15 @@ ToolResult: TypeAlias = Struct | InputRequiredResult
 
 
 async def run_agent(call: ToolCall, args: AgentRunArgs) -> ToolResult:
+    now = asyncio.get_running_loop().time
+    end = now() + args.wait
     if call.state is None:
         new = Launch(prompt=args.prompt, agent=args.agent, description=args.description, key=args.key)
         task_id = (await call.tasks.launch(new)).task_id
     else:
         task_id = (await call.tasks.find(call.state)).session.id
-        await answer_forms(call.tasks, task_id, call.answers)
+        with suppress(InvalidInput):  # an answer is missing: the ask stays open
+            await answer_forms(call.tasks, task_id, call.answers)
     (view,) = await wait_for_tasks(
         call.tasks, [task_id], until=1, seconds=args.wait, report=call.caller.report
     )
@@ -131,7 +136,7 @@ async def run_agent(call: ToolCall, args: AgentRunArgs) -> ToolResult:
         return view
     if call.caller.is_modern:
         return await request_input(call.tasks, task_id, call.answers) or view
-    return await put_asks(call.tasks, call.caller, task_id, seconds=args.wait)
+    return await put_asks(call.tasks, call.caller, task_id, seconds=end - now())
 
 
 async def launch_agent(call: ToolCall, args: AgentLaunchArgs) -> TaskView:
@@ -162,8 +167,7 @@ async def wait_for_agents(call: ToolCall, args: AgentWaitArgs) -> TaskList:
 
 
 async def list_agents(call: ToolCall, args: AgentListArgs) -> TaskList:
-    found = await call.tasks.list(limit=args.limit)
-    return TaskList(tuple(each for each in found if args.status in (None, each.status)))
+    return TaskList(await call.tasks.list(limit=args.limit, status=args.status))
 
 
 async def cancel_agent(call: ToolCall, args: AgentCancelArgs) -> TaskView:
@@ -182,12 +186,12 @@ async def answer_agent(call: ToolCall, args: AgentAnswerArgs) -> ToolResult:
     """Answer a question; a permission is put to the person of the client."""
     waiting = await call.tasks.find_ask(args.ask_id)
     task_id = waiting.call.session_id
-    is_question = waiting.call.open is not None and waiting.call.open.question is not None
+    state = waiting.call.open
     if args.reject is not None:
         await call.tasks.answer(args.ask_id, Reject(args.reject))
-    elif args.allow and not is_question and call.tasks.may_allow:
+    elif args.allow and call.tasks.may_allow and state is not None and state.question is None:
         await call.tasks.answer(args.ask_id, Once())
-    elif is_question:
+    elif state is not None and (call.tasks.may_allow or not wants_person(state)) and state.question:
         if not args.answers:
             raise InvalidInput("answers is empty: give a list of answers for each question")
         await call.tasks.answer(args.ask_id, Answers(args.answers))
@@ -217,7 +221,7 @@ class AgentTool(Struct, frozen=True, kw_only=True):
 
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_STARTS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)
+_STARTS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True)
 _ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)
 

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.domain.call.call import Call
+from asyncagents.domain.call.call import Open
 from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import describe_failure
@@ -24,10 +24,11 @@ _ENDS: dict[WhyCode, ViewStatus] = {
     "unreadable": "failed",
 }
 """What a session at rest has come to; with any other code it is still at work."""
+AT_REST = frozenset(_ENDS)
 
 
 class AskView(Struct, frozen=True, kw_only=True):
-    """An open ask. `kind` permission: a person allows or rejects a tool call; question: it wants answers."""
+    """An open ask. `kind` permission: a person decides it; question: it wants answers of anyone."""
 
     id: str
     kind: Literal["permission", "question"]
@@ -66,11 +67,13 @@ def task_status(code: WhyCode, *, asks: bool) -> ViewStatus:
 
 
 def describe_task(
-    session: Session, why: Why, asks: tuple[WaitingCall, ...], last: MessageWithParts | None
+    session: Session, why: Why, asks: tuple[WaitingCall, ...], answer: MessageWithParts | None
 ) -> TaskView:
-    """Build the view of a session. `last`: its last message."""
+    """Build the view of a session. `answer`: its last message of the agent, if it was read."""
     status = task_status(why.code, asks=bool(asks))
-    failure = last.info.error if last is not None and isinstance(last.info, AssistantMessage) else None
+    failure = answer.info.error if answer is not None and isinstance(answer.info, AssistantMessage) else None
+    if why.code == "held" and answer is not None and failure is None:
+        status = "completed"  # a message that waits for the next prompt came after the answer
     is_over = status in ("completed", "failed", "cancelled")
     return TaskView(
         task_id=session.id,
@@ -78,7 +81,7 @@ def describe_task(
         message=why.sentence,
         description=session.title,
         agent=session.agent,
-        result=last.text if status == "completed" and last is not None else None,
+        result=answer.text if status == "completed" and answer is not None else None,
         error=": ".join(describe_failure(failure)) if is_over and failure is not None else None,
         asks=tuple(view for each in asks if (view := describe_ask(each)) is not None),
         created_at=session.time.created,
@@ -91,17 +94,19 @@ def describe_ask(waiting: WaitingCall) -> AskView | None:
     call = waiting.call
     if call.ask_id is None or call.open is None:
         return None
+    place = _describe_place(waiting)
     if (ask := call.open.ask) is not None:
         subject = f"{ask.permission} {', '.join(ask.patterns)}".strip()
-        text = f"{_describe_place(waiting)}{call.tool} asks for permission: {subject}"
+        text = f"{place}{call.tool} asks for permission: {subject}"
         return AskView(id=call.ask_id, kind="permission", task_id=call.session_id, text=text)
     if (request := call.open.question) is None:
         return None
+    who = f" of {call.open.who}" if call.open.who else ""
     return AskView(
         id=call.ask_id,
-        kind="question",
+        kind="permission" if wants_person(call.open) else "question",
         task_id=call.session_id,
-        text=f"{_describe_place(waiting)}{_question_title(call)}",
+        text=f"{place}{call.tool} wants {'an approval' if call.open.approval else 'answers'}{who}",
         questions=tuple(each.question for each in request.questions),
         options=tuple(tuple(option.label for option in each.options) for each in request.questions),
     )
@@ -113,5 +118,6 @@ def _describe_place(waiting: WaitingCall) -> str:
     return f"{below}: " if below else ""
 
 
-def _question_title(call: Call) -> str:
-    return "an approval is wanted" if call.open is not None and call.open.approval else "questions"
+def wants_person(state: Open) -> bool:
+    """Tell whether an ask must be decided by a person: a permission, an approval, or one that names who."""
+    return state.ask is not None or state.approval or bool(state.who)

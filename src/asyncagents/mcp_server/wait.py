@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from asyncagents.client.client import Client
 from asyncagents.domain.event import (
     PermissionAsked,
@@ -83,8 +85,13 @@ class WaitedTasks:
         """Read the tasks of these trees again that worked when they were read last."""
         for task_id, found in self._found.items():
             view = self._views.get(task_id)
-            if found.root.id in roots and (view is None or view.status == "working"):
+            if view is None:
                 self._views[task_id] = await self._tasks.read_view(found)
+            elif found.root.id in roots and view.status == "working":
+                try:
+                    self._views[task_id] = await self._tasks.read_view(found)
+                except NotFound:
+                    self._views[task_id] = replace(view, status="cancelled", message="It was deleted.")
 
     def count_stopped(self) -> int:
         """Count the tasks that have ended or want an answer."""
@@ -122,14 +129,17 @@ class TreeChanges:
 @asynccontextmanager
 async def _follow_changes(client: Client, roots: frozenset[SessionId]) -> AsyncIterator[TreeChanges]:
     """Collect the trees in which a task may have ended, or may want an answer."""
-    changes = TreeChanges()
+    changes, failure = TreeChanges(), None
     async with asyncio.TaskGroup() as group:
         readers = [group.create_task(_follow_tree(client, root, changes)) for root in sorted(roots)]
         try:
             yield changes
-        finally:
-            for reader in readers:
-                reader.cancel()
+        except Exception as error:  # noqa: BLE001  raised after the group, which would wrap it
+            failure = error
+        for reader in readers:
+            reader.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def _follow_tree(client: Client, root: SessionId, changes: TreeChanges) -> None:

@@ -1,6 +1,7 @@
 """The HTTP API without a socket: a client in the process of the runtime that it uses."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -12,12 +13,15 @@ from asyncagents.client.errors import error_from_response
 from asyncagents.client.transport import ApiRequest, ReconnectBackoff, Transport
 from asyncagents.config.clock import SystemClock
 from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.errors import InvalidInput
 from asyncagents.server.application import Application
 from asyncagents.server.auth import Authorizer
 from asyncagents.server.blocking import BlockingWork
 from asyncagents.server.rate_limit import RateLimit
 from asyncagents.server.route import ServerContext
 from asyncagents.server.routes import ROUTES
+
+_log = logging.getLogger(__name__)
 
 QUEUE_SIZE = 64
 """Pieces of a stream that wait for their reader before the stream waits."""
@@ -87,7 +91,8 @@ class Exchange:
     """One request and its response, as uvicorn would pass them."""
 
     def __init__(self, request: ApiRequest) -> None:
-        self._request = request
+        self._scope = _build_scope(request)
+        self._content = request.content
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_SIZE)
         self._left = asyncio.Event()
         self._body_taken = False
@@ -110,33 +115,19 @@ class Exchange:
 
     async def run(self, app: Application) -> None:
         try:
-            await app(self._scope(), self._receive, self._send)
+            await app(self._scope, self._receive, self._send)
+        except Exception:  # noqa: BLE001  the edge of a request: others of this process go on
+            _log.exception("action=serve an in-process request failed")
         finally:
             if not self.status.done():
                 self.status.set_result(503)
             if not self._left.is_set():
                 await self._put(None)
 
-    def _scope(self) -> dict[str, Any]:
-        request, content = self._request, self._request.content
-        headers = {"host": "127.0.0.1", **request.headers}
-        if content is not None:
-            headers["content-length"] = str(len(content))
-        return {
-            "type": "http",
-            "method": request.method,
-            "raw_path": request.path.encode(),
-            "query_string": urlencode(dict(request.query)).encode(),
-            "headers": [
-                (name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()
-            ],
-            "client": ("127.0.0.1", 0),
-        }
-
     async def _receive(self) -> dict[str, Any]:
         if not self._body_taken:
             self._body_taken = True
-            return {"type": "http.request", "body": self._request.content or b"", "more_body": False}
+            return {"type": "http.request", "body": self._content or b"", "more_body": False}
         await self._left.wait()
         return {"type": "http.disconnect"}
 
@@ -151,3 +142,22 @@ class Exchange:
         """Queue a piece; `leave` makes room for the last one of a reader that is gone."""
         if not self._left.is_set():
             await self._pieces.put(piece)
+
+
+def _build_scope(request: ApiRequest) -> dict[str, Any]:
+    """Build the ASGI scope of a request. Raises `InvalidInput` for what HTTP cannot carry."""
+    try:
+        content = request.content
+        headers = {"host": "127.0.0.1", **request.headers}
+        if content is not None:
+            headers["content-length"] = str(len(content))
+        return {
+            "type": "http",
+            "method": request.method,
+            "raw_path": request.path.encode(),
+            "query_string": urlencode(dict(request.query)).encode(),
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+            "client": ("127.0.0.1", 0),
+        }
+    except UnicodeError as error:
+        raise InvalidInput(f"the request has a text that cannot be sent: {error}") from error

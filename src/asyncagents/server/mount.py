@@ -50,6 +50,7 @@ class Mount(Struct, frozen=True, kw_only=True):
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             serving.cancel()
             stopping.cancel()
+        await exchange.end()
 
 
 class MountedExchange:
@@ -61,6 +62,7 @@ class MountedExchange:
         self._body = body
         self._send = send
         self._content: bytes | None = content
+        self._is_begun = self._is_ended = False
         self._cors = [(name.encode(), value.encode()) for name, value in cors]
 
     async def receive(self) -> dict[str, Any]:
@@ -71,9 +73,18 @@ class MountedExchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:
+        self._is_begun = True
+        self._is_ended = message["type"] == "http.response.body" and not message.get("more_body")
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *self._cors]}
         await self._send(message)
+
+    async def end(self) -> None:
+        """End a response that the application did not end."""
+        if not self._is_begun:
+            await self.send({"type": "http.response.start", "status": 503, "headers": []})
+        if not self._is_ended:
+            await self.send({"type": "http.response.body", "body": b""})
 
 
 async def _not_called(server: ServerContext, request: Request) -> AnyResponse:

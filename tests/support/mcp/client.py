@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from mcp import Client
 from mcp.client import ClientRequestContext
 from mcp.client.extension import ClientExtension, ResultClaim
+from mcp.client.session import MessageHandlerFnT
 from mcp_types import (
     CallToolResult,
     ElicitRequestParams,
@@ -102,6 +103,7 @@ async def open_mcp_client(
     person: Person | None = None,
     extensions: Sequence[ClientExtension] = (),
     may_allow: bool = False,
+    messages: MessageHandlerFnT | None = None,
 ) -> AsyncIterator[Client]:
     """Open a client of the sessions of `directory`. Without a `person` it shows no forms."""
     link = ServerLink(Connector(client))
@@ -110,10 +112,11 @@ async def open_mcp_client(
         return AgentTasks(link, str(directory), client_name=caller.name, may_allow=may_allow)
 
     async with Client(
-        build_server(tasks_of),
+        build_server(tasks_of, subscribes=True),
         mode=mode,
         elicitation_callback=person.answer if person is not None else None,
         extensions=extensions,
+        message_handler=messages,
     ) as opened:
         yield opened
 

@@ -149,12 +149,7 @@ class Conversations:
             info=info,
             pool=self._pool,
             key=f"begin:{info.project_id}:{new.key}" if new.key is not None else None,
-            hash=content_hash(
-                title=new.title,
-                permission=tuple(new.permission),
-                agent=new.agent,
-                metadata=new.metadata,
-            ),
+            hash=content_hash(title=new.title, permission=tuple(new.permission), agent=new.agent),
         )
         async with self._intake.lock_key(info.project_id, new.key):
             fact = await self._intake.prepare_first_prompt(first, text, key=new.key, options=options)
