@@ -98,13 +98,17 @@ class Siege:
         theirs.close()
         self.workers.append(Worker(orders, process, ours))
 
-    async def kill(self, victim: Worker) -> None:
-        with closing(Ledger(self.ledger, victim.number)) as ledger:
-            ledger.write("killing")
-        victim.process.kill()
-        await self._forget_worker(victim)
-        self.kills += 1
-        victim.check_silent()
+    async def kill(self, *victims: Worker) -> None:
+        """Kill them at once: one that lived on would take over the sessions of the others meanwhile."""
+        for victim in victims:
+            with closing(Ledger(self.ledger, victim.number)) as ledger:
+                ledger.write("killing")
+        for victim in victims:
+            victim.process.kill()
+        for victim in victims:
+            await self._forget_worker(victim)
+            self.kills += 1
+            victim.check_silent()
 
     async def _forget_worker(self, worker: Worker) -> None:
         await asyncio.to_thread(worker.process.join)
@@ -112,8 +116,7 @@ class Siege:
         self.workers.remove(worker)
 
     async def kill_all(self, of: Callable[[Worker], bool]) -> None:
-        for worker in [worker for worker in self.workers if of(worker)]:
-            await self.kill(worker)
+        await self.kill(*(worker for worker in self.workers if of(worker)))
 
     async def retire(self) -> None:
         """An orderly end for all."""

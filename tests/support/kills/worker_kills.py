@@ -71,21 +71,23 @@ class Siege:
             )
         self.workers.append(Worker(self._started, process, said))
 
-    async def kill(self, victim: Worker) -> None:
-        """The word that it dies stands in the ledger before it does, so nobody takes over before that."""
-        self._note("killing", victim)
-        victim.process.kill()
-        await victim.process.wait()
-        self.workers.remove(victim)
-        self.kills += 1
-        _check_silent(victim)
+    async def kill(self, *victims: Worker) -> None:
+        """Kill them at once. The ledger says so before they die, so nobody takes over before that."""
+        for victim in victims:
+            self._note("killing", victim)
+        for victim in victims:
+            victim.process.kill()
+        for victim in victims:
+            await victim.process.wait()
+            self.workers.remove(victim)
+            self.kills += 1
+            _check_silent(victim)
 
     async def strike(self) -> None:
         """Kill one, or now and then all, at some moment of their work; others take their places."""
         victims = [self.rng.choice(self.workers)] if self.rng.random() < 0.9 else list(self.workers)
         await self._moment(victims[0])
-        for victim in victims:
-            await self.kill(victim)
+        await self.kill(*victims)
         if self.workers and self.rng.random() < 0.2:
             await self.retire(self.rng.choice(self.workers))
         while len(self.workers) < WORKERS:
