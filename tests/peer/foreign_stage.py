@@ -171,8 +171,8 @@ class ForeignStage:
         """The processes of foreign programs, oldest first, with all that they started."""
         mark = f"{MARK}={self.desk.home}".encode()
         ours = self._server.pid if self._server is not None else 0
-        found = [pid for pid in _all_pids() if pid != ours and mark in _environment(pid)]
-        return sorted(found, key=_start_time)
+        found = [_start_time(pid) for pid in _all_pids() if pid != ours and mark in _environment(pid)]
+        return [pid for started, pid in sorted(found) if started]  # without one that has just ended
 
     def has_process(self, word: str) -> bool:
         return any(word.encode() in _command_line(pid) for pid in self.processes())
