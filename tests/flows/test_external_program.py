@@ -20,7 +20,7 @@ from asyncagents.remote.acp.agents import MOST_ERROR, AcpAgents, connect
 from asyncagents.remote.acp.calls import MergedCall
 from asyncagents.remote.acp.client import AcpClient, AnswerTimeout
 from asyncagents.remote.acp.program import open_program
-from asyncagents.remote.json_rpc import ConnectionEnded
+from asyncagents.remote.json_rpc import ConnectionLoss
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.project.agent_launch import AgentLaunch
 from tests.support.wait import PATIENCE, wait_until
@@ -82,7 +82,7 @@ async def test_a_program_that_ended_is_said_to_have_ended(tmp_path: Path) -> Non
     client = AcpClient(str(tmp_path), ask_nothing)
     async with asyncio.TaskGroup() as group, open_program(launch(tmp_path, BROKEN), group) as program:
         async with connect(client, program, group):
-            with pytest.raises(ConnectionEnded, match="the other side closed the connection"):
+            with pytest.raises(ConnectionLoss, match="the other side closed the connection"):
                 await client.initialize()
         assert await program.end_text() == "It ended with exit code 3. Its last lines: no key"
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 from asyncagents.remote.json_rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    ConnectionEnded,
+    ConnectionLoss,
     JsonRpcConnection,
     LineReader,
     RpcError,
@@ -59,7 +59,7 @@ class WildAgent:
 
     async def serve(self) -> None:
         """Answer until the client closes the stream."""
-        with suppress(ConnectionEnded):
+        with suppress(ConnectionLoss):
             await self._connection.run()
 
     async def _write(self, data: bytes) -> None:
@@ -147,7 +147,7 @@ class WildAgent:
         prompted = self._foreign.receive(self._program, external_id, texts)
         for text in texts if self._persona.splits else ("\n".join(texts),):
             self._store(external_id, _chunk("user_message_chunk", text))
-        with suppress(ConnectionEnded):
+        with suppress(ConnectionLoss):
             for act in self._draw_acts(external_id):
                 await act(prompted)
                 if not self._program.is_alive():
@@ -334,7 +334,7 @@ class WildAgent:
         self._foreign.stage.count("foreign asks")
         try:
             answer = msgspec.json.decode(await self._connection.request("session/request_permission", params))
-        except (RpcError, ConnectionEnded):
+        except (RpcError, ConnectionLoss):
             return
         chosen = answer["outcome"].get("optionId", "cancelled")
         self._program.answered |= chosen != "cancelled"

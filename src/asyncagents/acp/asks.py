@@ -21,7 +21,7 @@ from asyncagents.domain.call.form import form_schema, read_form
 from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import AsyncAgentsError, Conflict, InvalidInput, NotFound, Unavailable
-from asyncagents.remote.json_rpc import ConnectionEnded, RpcError
+from asyncagents.remote.json_rpc import ConnectionLoss, RpcError
 
 ONCE, ALWAYS, REJECT = "once", "always", "reject"
 MOST_TRIES = 3
@@ -82,7 +82,7 @@ class AskDesk:
                 except InvalidInput as error:
                     problem = str(error)
             _log.warning("ask=%s action=answer no usable answer, so it stays open: %s", ask_id, problem)
-        except (RpcError, ConnectionEnded, Conflict, NotFound, Unavailable, msgspec.DecodeError):
+        except (RpcError, ConnectionLoss, Conflict, NotFound, Unavailable, msgspec.DecodeError):
             pass  # still open, or answered elsewhere
         except AsyncAgentsError as error:
             _log.warning("ask=%s action=answer failed, so it stays open: %s", ask_id, error)

@@ -1,17 +1,16 @@
 """`asyncagents acp`: let an editor drive agents, by the Agent Client Protocol on stdin and stdout."""
 
 import asyncio
-import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import click
 
 from asyncagents.acp.stdio import serve_stdio
-from asyncagents.cli.data_connector import DataConnector
+from asyncagents.cli.data_connector import DataConnector, serve_client
 from asyncagents.cli.options import data_dir_option, data_directory
 from asyncagents.cli.terminal.client_streams import check_streams
-from asyncagents.cli.terminal.signals import STOP_SECONDS, Signals
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids
 
@@ -30,21 +29,9 @@ def acp(*, data_dir: Path | None) -> None:
     Exit codes: 0 the client closed the connection; 2 wrong usage; 128 and the number of a signal.
     """
     check_streams("an editor", "asyncagents acp")
-    if code := asyncio.run(_serve(data_directory(data_dir))):
+    if code := asyncio.run(serve_client(data_directory(data_dir), Path.cwd(), _serve)):
         sys.exit(code)
 
 
-async def _serve(data: Path) -> int:
-    """Serve the client; return the exit code."""
-    with Signals() as signals:
-
-        async def wait_for_signal() -> None:
-            await signals.received.wait()
-            signals.force_exit_after(STOP_SECONDS)  # a client that reads nothing holds up what is written
-
-        async with DataConnector(data, Path.cwd()) as connector:
-            await serve_stdio(connector, Ids(SystemClock(), SystemRng()), wait_for_signal)
-            if signals.number is None:
-                return 0
-            connector.why_ended = f"ending on {signal.Signals(signals.number).name}"
-        return 128 + signals.number
+async def _serve(connector: DataConnector, wait_for_stop: Callable[[], Awaitable[None]]) -> None:
+    await serve_stdio(connector, Ids(SystemClock(), SystemRng()), wait_for_stop)

@@ -1,13 +1,37 @@
 """Connects an ACP or MCP command to the server of a data directory, or to a runtime of this process."""
 
+import signal
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TypeAlias
 
+from asyncagents.cli.terminal.signals import STOP_SECONDS, Signals
 from asyncagents.client.client import Client, open_client
 from asyncagents.errors import Unavailable
 
 RECONNECT_SECONDS = 2.0
 """How long the server may be away before it is looked for, or started, again."""
+
+
+Serve: TypeAlias = Callable[["DataConnector", Callable[[], Awaitable[None]]], Awaitable[None]]
+"""Serves one client by a connector, until it is gone or the awaitable returns."""
+
+
+async def serve_client(data: Path, directory: Path, serve: Serve) -> int:
+    """Serve the client of this command until it is gone, or a signal comes; return the exit code."""
+    with Signals() as signals:
+
+        async def wait_for_signal() -> None:
+            await signals.received.wait()
+            signals.force_exit_after(STOP_SECONDS)  # a client that reads nothing holds up what is written
+
+        async with DataConnector(data, directory) as connector:
+            await serve(connector, wait_for_signal)
+            if signals.number is None:
+                return 0
+            connector.why_ended = f"ending on {signal.Signals(signals.number).name}"
+        return 128 + signals.number
 
 
 class DataConnector:

@@ -23,6 +23,19 @@ class ServerConnector(Protocol):
         ...
 
 
+class FixedConnector:
+    """Connects to one client, whose server is not started again."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def connect(self, directory: Path | None) -> Client:
+        return self._client
+
+    async def restore(self) -> None:
+        pass
+
+
 class ServerLink:
     """A client that is opened when it is first needed."""
 

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from asyncagents.client.client import Client
-from asyncagents.client.server_link import ServerLink
+from asyncagents.client.server_link import FixedConnector, ServerLink
 from asyncagents.mcp_server.agent_tasks import AgentTasks
 from asyncagents.mcp_server.caller import Caller
 from asyncagents.mcp_server.server import Context, build_server
@@ -42,16 +42,3 @@ async def open_http_app(client: Client, directory: str) -> AsyncIterator[AsgiApp
     )
     async with manager.run():
         yield manager.handle_request
-
-
-class FixedConnector:
-    """Connects to the runtime of this process, which needs no start."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def connect(self, directory: object) -> Client:
-        return self._client
-
-    async def restore(self) -> None:
-        pass

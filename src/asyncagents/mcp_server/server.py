@@ -24,7 +24,7 @@ from asyncagents.mcp_server.agent_tasks import AgentTasks
 from asyncagents.mcp_server.caller import TASKS_EXTENSION, Caller
 from asyncagents.mcp_server.resources import TaskResources, open_followers
 from asyncagents.mcp_server.task_extension import TaskExtension
-from asyncagents.mcp_server.tools import BY_NAME, RUN, TOOLS, AgentTool, ToolCall, ToolResult
+from asyncagents.mcp_server.tools import BY_NAME, RUN, AgentTool, ToolCall, ToolResult, describe_tools
 from asyncagents.mcp_server.view import TaskView
 from asyncagents.version import VERSION
 
@@ -67,8 +67,7 @@ def build_server(tasks_of: TasksOf, *, subscribes: bool = False) -> Server[Any]:
 
 
 def _input_schema(name: str) -> dict[str, Any] | None:
-    tool = BY_NAME.get(name)
-    return None if tool is None else tool.describe().input_schema
+    return next((tool.input_schema for tool in describe_tools() if tool.name == name), None)
 
 
 class Handlers:
@@ -81,7 +80,7 @@ class Handlers:
         return self._tasks_of(Caller(context), context)
 
     async def list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[tool.describe() for tool in TOOLS])
+        return ListToolsResult(tools=list(describe_tools()))
 
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> HandlerResult:
         tool, caller = BY_NAME.get(params.name), Caller(context)

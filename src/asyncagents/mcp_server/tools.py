@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -301,5 +302,13 @@ TOOLS = (
     ),
 )
 """In the order in which clients list them."""
+
+
+@cache
+def describe_tools() -> tuple[Tool, ...]:
+    """Describe all tools to a client; their texts and schemas are read and built once."""
+    return tuple(tool.describe() for tool in TOOLS)
+
+
 RUN = TOOLS[0]
 BY_NAME = {tool.name: tool for tool in TOOLS}

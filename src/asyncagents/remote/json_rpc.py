@@ -41,7 +41,7 @@ class RpcError(AsyncAgentsError):
         self.data = data
 
 
-class ConnectionEnded(AsyncAgentsError):
+class ConnectionLoss(AsyncAgentsError):
     """The other side closed the connection before it answered."""
 
 
@@ -153,16 +153,16 @@ class JsonRpcConnection:
         for task in self._handling.values():
             task.cancel()
         for waiting in self._waiting.values():
-            _fail(waiting, ConnectionEnded("the other side closed the connection"))
+            _fail(waiting, ConnectionLoss("the other side closed the connection"))
         self._waiting.clear()
 
     async def request(self, method: str, params: Any) -> Raw:
-        """Send a request and return its raw result. Raises `RpcError` and `ConnectionEnded`.
+        """Send a request and return its raw result. Raises `RpcError` and `ConnectionLoss`.
 
         A cancelled caller cancels the request at the other side.
         """
         if self._closed:
-            raise ConnectionEnded("the other side closed the connection")
+            raise ConnectionLoss("the other side closed the connection")
         self._last_id += 1
         request_id = self._last_id
         waiting: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, field
 
 from asyncagents.remote.json_rpc import (
     INVALID_PARAMS,
-    ConnectionEnded,
+    ConnectionLoss,
     JsonRpcConnection,
     LineReader,
     RpcError,
@@ -250,7 +250,7 @@ async def _serve_stdio(agent: ScriptedAgent) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
-    with suppress(ConnectionEnded, BrokenPipeError):
+    with suppress(ConnectionLoss, BrokenPipeError):
         await agent.serve(read, write)
 
 

@@ -20,7 +20,7 @@ from mcp_types import (
 from pydantic import ConfigDict, Field
 
 from asyncagents.client import client as product
-from asyncagents.client.server_link import ServerLink
+from asyncagents.client.server_link import FixedConnector, ServerLink
 from asyncagents.mcp_server.agent_tasks import AgentTasks
 from asyncagents.mcp_server.caller import Caller
 from asyncagents.mcp_server.server import Context, build_server
@@ -30,19 +30,6 @@ Mode: TypeAlias = Literal["legacy", "auto"]
 MODES: tuple[Mode, ...] = ("legacy", "auto")
 """The protocol with a handshake, and the one without."""
 TASKS = "io.modelcontextprotocol/tasks"
-
-
-class Connector:
-    """Connects to one client of ours; nothing is started."""
-
-    def __init__(self, client: product.Client) -> None:
-        self._client = client
-
-    async def connect(self, directory: Path | None) -> product.Client:
-        return self._client
-
-    async def restore(self) -> None:
-        pass
 
 
 class Person:
@@ -106,7 +93,7 @@ async def open_mcp_client(
     messages: MessageHandlerFnT | None = None,
 ) -> AsyncIterator[Client]:
     """Open a client of the sessions of `directory`. Without a `person` it shows no forms."""
-    link = ServerLink(Connector(client))
+    link = ServerLink(FixedConnector(client))
 
     def tasks_of(caller: Caller, context: Context) -> AgentTasks:
         return AgentTasks(link, str(directory), client_name=caller.name, may_allow=may_allow)

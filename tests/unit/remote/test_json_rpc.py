@@ -14,7 +14,7 @@ from asyncagents.remote.json_rpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
-    ConnectionEnded,
+    ConnectionLoss,
     JsonRpcConnection,
     LineReader,
     RpcError,
@@ -239,8 +239,8 @@ async def test_requests_of_both_sides_end_with_the_connection(handler: PlainHand
         await handler.seen.wait()
         await other.next_frame()
         other.close()
-        assert isinstance(await asked, ConnectionEnded)
-        with pytest.raises(ConnectionEnded):
+        assert isinstance(await asked, ConnectionLoss)
+        with pytest.raises(ConnectionLoss):
             await connection.request("ask", {})
         await connection.notify("say", {})
         assert other.frames_left() == []
@@ -252,7 +252,7 @@ async def test_a_write_that_fails_ends_the_connection(handler: PlainHandler) -> 
         other.send(call(1, "hold", "x"))
         await handler.seen.wait()
         other.broken = True
-        with pytest.raises(ConnectionEnded):
+        with pytest.raises(ConnectionLoss):
             await connection.request("ask", {})
         await connection.notify("say", {})
         await wait_until(lambda: 'cancelled "x"' in handler.events)

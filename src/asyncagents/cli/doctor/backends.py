@@ -17,7 +17,7 @@ from asyncagents.remote.acp.agents import MOST_ERROR, connect
 from asyncagents.remote.acp.calls import MergedCall
 from asyncagents.remote.acp.client import AcpClient
 from asyncagents.remote.acp.program import open_program
-from asyncagents.remote.json_rpc import ConnectionEnded, RpcError
+from asyncagents.remote.json_rpc import ConnectionLoss, RpcError
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.project.agent_launch import AgentLaunch
 
@@ -56,7 +56,7 @@ async def _check_backend(
             try:
                 async with connect(client, program, group):
                     await client.initialize(seconds=ANSWER_SECONDS)
-            except (RpcError, ConnectionEnded) as error:
+            except (RpcError, ConnectionLoss) as error:
                 why = await program.end_text()
                 return Check(
                     "fail",

@@ -1,17 +1,16 @@
 """`asyncagents mcp serve`: give an MCP client durable background agents, on stdin and stdout."""
 
 import asyncio
-import signal
 import sys
+from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from asyncagents.cli.data_connector import DataConnector
+from asyncagents.cli.data_connector import DataConnector, serve_client
 from asyncagents.cli.options import data_dir_option, data_directory, directory_option, project_folder
 from asyncagents.cli.terminal.client_streams import check_streams
-from asyncagents.cli.terminal.signals import STOP_SECONDS, Signals
 
 NOT_INSTALLED = "the MCP server is not installed"
 
@@ -44,26 +43,14 @@ def serve(*, answer_permissions: bool, directory: Path, data_dir: Path | None) -
         raise CliError(NOT_INSTALLED, hint="run `pip install 'asyncagents[mcp]'`")
     check_streams("an MCP client", "asyncagents mcp serve")
     place = project_folder(directory)
-    if code := asyncio.run(_serve(place, data_directory(data_dir), may_allow=answer_permissions)):
+
+    async def serve_tools(connector: DataConnector, wait_for_stop: Callable[[], Awaitable[None]]) -> None:
+        from asyncagents.client.server_link import ServerLink  # start-up: only for this command
+        from asyncagents.mcp_server.stdio import serve_stdio
+
+        link = ServerLink(connector)
+        link.prefer_directory(place)
+        await serve_stdio(link, str(place), wait_for_stop, may_allow=answer_permissions)
+
+    if code := asyncio.run(serve_client(data_directory(data_dir), place, serve_tools)):
         sys.exit(code)
-
-
-async def _serve(directory: Path, data: Path, *, may_allow: bool) -> int:
-    """Serve the client; return the exit code."""
-    from asyncagents.client.server_link import ServerLink  # start-up: only for this command
-    from asyncagents.mcp_server.stdio import serve_stdio
-
-    with Signals() as signals:
-
-        async def wait_for_signal() -> None:
-            await signals.received.wait()
-            signals.force_exit_after(STOP_SECONDS)
-
-        async with DataConnector(data, directory) as connector:
-            link = ServerLink(connector)
-            link.prefer_directory(directory)
-            await serve_stdio(link, str(directory), wait_for_signal, may_allow=may_allow)
-            if signals.number is None:
-                return 0
-            connector.why_ended = f"ending on {signal.Signals(signals.number).name}"
-        return 128 + signals.number

@@ -27,7 +27,7 @@ from asyncagents.remote.acp.client import AcpClient, AnswerTimeout
 from asyncagents.remote.acp.opening import Doubt, Opening, SessionOpener
 from asyncagents.remote.acp.updates import UpdateReader, used_tokens
 from asyncagents.remote.acp.wire import PromptResponse
-from asyncagents.remote.json_rpc import ConnectionEnded, JsonRpcConnection, LineReader, RpcError
+from asyncagents.remote.json_rpc import ConnectionLoss, JsonRpcConnection, LineReader, RpcError
 
 _FINISH: dict[str, Finish] = {
     "end_turn": "stop",
@@ -35,7 +35,7 @@ _FINISH: dict[str, Finish] = {
     "max_turn_requests": "length",
     "refusal": "content-filter",
 }
-_FAILURES = (RpcError, AnswerTimeout, ConnectionEnded)
+_FAILURES = (RpcError, AnswerTimeout, ConnectionLoss)
 """Raised while a program is asked something."""
 NOTE_KEY = "note"
 MOST_ERROR = 4_000
@@ -169,13 +169,13 @@ def _error_text(error: str, program: AgentProgram) -> str:
     return shorten_middle(program.redact(error), MOST_ERROR)
 
 
-async def _describe_failure(error: RpcError | AnswerTimeout | ConnectionEnded, program: AgentProgram) -> str:
+async def _describe_failure(error: RpcError | AnswerTimeout | ConnectionLoss, program: AgentProgram) -> str:
     match error:
         case RpcError():
             return f"failed: {_error_text(str(error), program)}."
         case AnswerTimeout():
             return f"hangs: {error}. {await program.end_text()}"
-        case ConnectionEnded():
+        case ConnectionLoss():
             return f"ended before its answer was complete. {await program.end_text()}"
 
 

@@ -29,7 +29,7 @@ from asyncagents.remote.acp.wire import (
 )
 from asyncagents.remote.json_rpc import (
     INTERNAL_ERROR,
-    ConnectionEnded,
+    ConnectionLoss,
     JsonRpcConnection,
     RpcError,
     decode_params,
@@ -53,7 +53,7 @@ FindAsks: TypeAlias = Callable[[MergedCall], Awaitable[tuple[Ask, ...]]]
 T = TypeVar("T")
 
 
-class AnswerTimeout(ConnectionEnded):
+class AnswerTimeout(ConnectionLoss):
     """The agent did not answer in time; it may still run."""
 
 
@@ -128,7 +128,7 @@ class AcpClient:
     ) -> AsyncGenerator[ExternalEvent | PromptResponse, None]:
         """Send a prompt and yield its events, then its response. Closing it cancels the prompt.
 
-        Raises `RpcError` and `ConnectionEnded`.
+        Raises `RpcError` and `ConnectionLoss`.
         """
         assert self._connection is not None, "attached before the first request"
         self._live = True
@@ -153,7 +153,7 @@ class AcpClient:
             answer: PromptResponse | Exception = msgspec.json.decode(raw, type=PromptResponse)
         except msgspec.DecodeError as error:
             answer = RpcError(INTERNAL_ERROR, f"its answer to session/prompt is wrong: {error}")
-        except (RpcError, ConnectionEnded) as error:
+        except (RpcError, ConnectionLoss) as error:
             answer = error
         await self._queue.put(None)
         return answer

@@ -39,8 +39,8 @@ from asyncagents.tools.mcp.content import contents_of, prompt_of, result_of
 from asyncagents.tools.mcp.schema import enclose_schema
 from asyncagents.tools.mcp.stdio import MOST_LINE_BYTES, open_stdio
 from asyncagents.tools.mcp.task_extension import (
+    StartedTask,
     TasksExtension,
-    TaskStarted,
     offers_tasks,
     read_task,
     refuse_form,
@@ -138,7 +138,7 @@ class SdkSession:
             result = await self._await_answer(
                 self._client.call_tool(name, arguments, progress_callback=progress)
             )
-        except TaskStarted as started:
+        except StartedTask as started:
             return server_task(self._server, started.created)
         return result_of(result)
 

@@ -47,7 +47,7 @@ class CreatedTask(types.Result):
     poll_interval_ms: int | None = Field(default=None, alias="pollIntervalMs")
 
 
-class TaskStarted(Exception):
+class StartedTask(Exception):
     """Carries the task through the SDK, which would wait for the result here."""
 
     def __init__(self, created: CreatedTask) -> None:
@@ -63,7 +63,7 @@ class TasksExtension(ClientExtension):
 
 
 async def _raise_started(created: CreatedTask, context: ClaimContext) -> NoReturn:
-    raise TaskStarted(created)
+    raise StartedTask(created)
 
 
 async def refuse_form(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ErrorData:
